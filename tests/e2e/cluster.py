@@ -9,24 +9,23 @@ import psutil
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.local.files import COORDINATOR
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
 
 
 class RunningCluster:
-    """A coordinator and its nodes, as processes; a context manager that ends them all."""
+    """Coordinators, what they share, and nodes, as processes; a context manager that ends them all."""
 
     def __init__(self, local: LocalCluster) -> None:
         self.local = local
         self.directory = local.directory
 
     @classmethod
-    def start(cls, directory: Path, nodes: int = 3) -> Self:
+    def start(cls, directory: Path, nodes: int = 3, coordinators: int = 1) -> Self:
         """Starts them and waits until every node holds a lease."""
         running = cls(LocalCluster(directory))
         try:
-            running.local.up(nodes)
+            running.local.up(nodes, coordinators)
             running.wait_until_active()
         except BaseException:
             with contextlib.suppress(LeaseholdError):
@@ -39,7 +38,7 @@ class RunningCluster:
 
     def __exit__(self, *_: object) -> None:
         """Ends what runs, at once: an orderly stop takes a second, and tests that are about it ask for it."""
-        processes = [self.local.coordinator, *(Process(one) for one in self.directory.glob("node-*") if one.is_dir())]
+        processes = [Process(one.parent) for one in self.directory.glob("*/pid")]
         for process in processes:
             with contextlib.suppress(Refused, psutil.NoSuchProcess):
                 process.signal(signal.SIGKILL)
@@ -70,11 +69,7 @@ class RunningCluster:
 
     def restart(self, name: str) -> None:
         """Starts a process that was killed, and waits until it serves again."""
-        process = self.local.node(name)
-        if process.name == COORDINATOR:
-            self.local.restart_coordinator()
-        else:
-            self.local.start_node(process)
+        self.local.start(name)
         self.wait_until_active()
 
     def stop(self) -> None:

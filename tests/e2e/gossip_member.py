@@ -12,12 +12,12 @@ from pathlib import Path
 
 import uvloop
 
-from leasehold.core.swim.messages import Member, Role
+from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import ClusterId, NodeId
 from leasehold.wire import cluster_key, udp
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.gossip import Gossip, MemberChange
+from leasehold.wire.gossip import Gossip
 
 
 def tell(**what: object) -> None:
@@ -25,9 +25,8 @@ def tell(**what: object) -> None:
     sys.stdout.flush()
 
 
-def notice(change: MemberChange) -> None:
-    state = None if change.state is None else change.state.name
-    tell(name=change.member.name, state=state, address=change.member.address)
+def notice(member: Member, state: State | None) -> None:
+    tell(name=member.name, state=None if state is None else state.name, address=member.address)
 
 
 async def run(name: str, address: str, key_file: str, *seeds: str) -> None:
@@ -52,7 +51,7 @@ async def run(name: str, address: str, key_file: str, *seeds: str) -> None:
     async def answer() -> None:
         while await reader.readline():
             traffic = gossip.traffic
-            tell(sent=traffic.sent, sent_bytes=traffic.sent_bytes, health=gossip.health)
+            tell(sent=traffic.sent, sent_bytes=traffic.sent_bytes, health=gossip.swim.health)
         await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""`leasehold up --nodes 1` that kills itself: `killed_up DIRECTORY STEP` as it is about to take that step.
+"""`leasehold up --nodes 1` that kills itself: `killed_up DIRECTORY STEP COORDINATORS` as it is about to take that step.
 
 A step is a change of the directory, the start of a process, or the first look for an address. With an empty STEP it
 takes all of them, and prints them.
@@ -34,5 +34,5 @@ def hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(hook)
-LocalCluster(directory).up(1)
+LocalCluster(directory).up(1, int(sys.argv[3]))
 sys.stdout.write("\n".join(taken))

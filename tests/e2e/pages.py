@@ -111,7 +111,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
         )
         assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-4000:]}"

@@ -1,5 +1,6 @@
 """A disk that can be full: a small file system of its own where it may be mounted, a limit on file sizes elsewhere."""
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -38,9 +39,14 @@ class SmallDisk:
         if not self._mounted:
             self._limit = leave
             return
+        # A node may take what was free a moment ago: its bytes fill the disk as well.
+        with (self.directory / FILLER).open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while (room := self._free() - leave) > 0:
+                filler.write(bytes(room))
+
+    def _free(self) -> int:
         room = os.statvfs(self.directory)
-        with (self.directory / FILLER).open("wb") as filler:
-            filler.write(b"x" * (room.f_bavail * room.f_bsize - leave))
+        return room.f_bavail * room.f_bsize
 
     def free(self) -> None:
         """Takes that back."""

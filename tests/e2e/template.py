@@ -24,6 +24,7 @@ from typing import IO, Any, Final, NoReturn
 
 from leasehold.cli.entry import end_quietly_on_interrupt
 from leasehold.cli.main import main
+from leasehold.local.process import spawn
 
 ORDER_BYTES_MAX: Final = 2**18
 IMPORTED: Final = ("leasehold.cli.serve_coordinator", "leasehold.cli.serve_node", "leasehold.cli.sql")
@@ -97,10 +98,12 @@ class Template:
             socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
             return Child(int(self._orders.recv(16)), ended)
 
-    def spawn(self, held: int, log: Path, arguments: list[str], environment: Mapping[str, str]) -> int:
+    def spawn(self, held: int, log: Path, command: list[str], environment: Mapping[str, str]) -> int:
         """As `leasehold.local.process.spawn`."""
+        if command[1:3] != ["-m", "leasehold.cli.main"]:
+            return spawn(held, log, command, environment)
         with log.open("ab") as out:
-            child = self.start(arguments, out, out, environment, held=held)
+            child = self.start(command[3:], out, out, environment, held=held)
         child.forget()
         return child.pid
 

@@ -48,10 +48,11 @@ def unborn(tmp_path: Path) -> Iterator[LocalCluster]:
 def test_status_says_what_it_promises(directory: Path) -> None:
     status = leasehold("status", "-o", "json", directory=directory).json()
     assert set(status) == {
-        *("cluster_id", "term", "revision", "bound_ms", "nodes"),
+        *("cluster_id", "term", "revision", "bound_ms", "coordinators", "nodes"),
         *("anybody_may_join", "clock_ahead_s", "segments_short", "segments_lost"),
     }
     assert status["bound_ms"] == 4000
+    assert [(one["name"], one["role"]) for one in status["coordinators"]] == [("coordinator", "LEADER")]
     assert [node["state"] for node in status["nodes"]] == ["ACTIVE", "ACTIVE"]
     keys = {"id", "name", "address", "incarnation", "state", "applied_revision", "lease_remaining_ms"}
     keys |= {"stage", "recovery", "seen", "segments_short", "segments_alone", "segments_lacked", "silent_ms"}

@@ -7,10 +7,12 @@ from typing import get_args
 import pytest
 
 from leasehold.core.words.statements import AnyStatement
+from leasehold.local.members import PROGRAM_VARIABLE
 from tests.documents import PAGES, ROOT, rows, section
 from tests.e2e.pages import Reader, blocks
+from tests.etcd_cluster import etcd_program
 
-DOCUMENTS = ["README.md", "docs/operations.md", "docs/query.md", "docs/simulator.md"]
+DOCUMENTS = ["README.md", "docs/operations.md", "docs/coordinators.md", "docs/query.md", "docs/simulator.md"]
 SQL_PAGE = "docs/sql.md"
 
 pytestmark = pytest.mark.processes
@@ -21,14 +23,16 @@ def test_every_document_with_commands_is_run() -> None:
     assert [name for name in found if blocks(name)] == sorted([*DOCUMENTS, SQL_PAGE], key=found.index)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_what_a_document_says_works(document: str, tmp_path: Path) -> None:
+def test_what_a_document_says_works(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--coordinators" in "".join(text for _, text in blocks(document)):
+        monkeypatch.setenv(PROGRAM_VARIABLE, etcd_program())
     with Reader(document, tmp_path) as reader:
         reader.read()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_statement_answers_as_its_page_says(tmp_path: Path) -> None:
     with Reader(SQL_PAGE, tmp_path) as reader:
         reader.read()

@@ -10,6 +10,7 @@ import pytest
 from pyarrow import flight
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.locate import COORDINATOR
 from leasehold.core.words.messages import NodeRecovery, NodeStatus
 from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import LeaseholdError
@@ -84,7 +85,7 @@ def forget_at_once(running: RunningCluster, cluster: Cluster, left_at: int) -> N
     assert newest > left_at + 1
     running.kill("coordinator")
     asyncio.run(compact(running.local.coordinator.directory / FILE_NAME, newest))
-    running.local.restart_coordinator()
+    running.local.start(COORDINATOR)
     wait_until(lambda: leads(cluster))
 
 

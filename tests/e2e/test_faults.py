@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.locate import COORDINATOR
 from leasehold.core.data.reader import reading_order
 from leasehold.core.words.messages import Receipt
 from leasehold.core.words.records import Outcome
@@ -18,7 +19,6 @@ from leasehold.errors import Definite, NotFound
 from leasehold.ids import StatementId
 from leasehold.limits.clients import SCAN_STREAMS
 from leasehold.limits.segments import BATCH_ROWS
-from leasehold.local.files import COORDINATOR
 from leasehold.wire.entropy import SystemEntropy
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import wait_until, wait_until_whole
@@ -146,7 +146,7 @@ def test_a_coordinator_killed_in_a_statement_resumes_it(fresh: RunningCluster) -
         # Hidden means: the pre-state is committed, and the barrier waits for the paused node.
         wait_until(lambda: hidden(cluster))
         fresh.kill(COORDINATOR)
-        fresh.local.restart_coordinator()
+        fresh.local.start(COORDINATOR)
         thread.join(timeout=60)
         assert [one.outcome for one in answers] == [Outcome.COMMITTED]
         fresh.resume("node-3")

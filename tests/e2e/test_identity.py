@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from leasehold.client.locate import COORDINATOR
 from leasehold.core.words import keys
 from leasehold.core.words.messages import Receipt
 from leasehold.core.words.records import Allocated, Claiming, Joining, SettledHow
@@ -208,7 +209,7 @@ def test_R6_a_coordinator_restored_from_an_older_backup_is_noticed(tmp_path: Pat
         cluster.stop()
         shutil.rmtree(meta)
         (tmp_path / "backup").rename(meta)
-        cluster.local.restart_coordinator()
+        cluster.local.start(COORDINATOR)
         with Node(cluster.directory / "node-1", cluster) as node:
             before = contents(node.directory)
             node.start().ended().refused(3, "AHEAD_OF_CLUSTER")

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.local.members import PROGRAM_VARIABLE
 from leasehold.local.processes import LocalCluster
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
+from tests.etcd_cluster import etcd_program
 
 STEPS = {
     "os.mkdir ": False,
@@ -33,8 +35,8 @@ STEPS = {
 LAST = "open /node-1/address"
 
 
-def killed_up(directory: Path, step: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "tests.e2e.killed_up", str(directory), step]
+def killed_up(directory: Path, step: str, coordinators: int = 1) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "tests.e2e.killed_up", str(directory), step, str(coordinators)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -56,6 +58,20 @@ def test_up_goes_on_where_a_killed_one_ended(tmp_path: Path, step: str) -> None:
             assert again.code == 0, again.err
         status = leasehold("status", "-o", "json", directory=running.directory).json()
         assert [(node["id"], node["name"], node["state"]) for node in status["nodes"]] == [(1, "node-1", "ACTIVE")]
+
+
+@pytest.mark.processes
+def test_an_up_of_several_coordinators_that_was_killed_is_taken_down_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROGRAM_VARIABLE, str(etcd_program()))
+    with RunningCluster(LocalCluster(tmp_path / "cluster")) as running:
+        assert killed_up(running.directory, "open /cluster.json.new", coordinators=3).returncode == -signal.SIGKILL
+        members, coordinators = ([f"{kind}-{number}" for number in (1, 2, 3)] for kind in ("meta", "coordinator"))
+        assert sorted(running.local.down()) == sorted(members + coordinators)
+        leasehold("down", directory=running.directory).refused(3, "error [NO_CLUSTER]")
+        again = leasehold("up", "--nodes", "1", "--detach", "-o", "json", directory=running.directory, timeout=120)
+        assert [one["name"] for one in again.json()["coordinators"]] == coordinators
 
 
 @pytest.mark.processes

@@ -215,8 +215,9 @@ async def test_what_the_disk_does_not_give_is_not_taken_for_damage(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(hashlib, "file_digest", fails)
-    async with await Standalone.open(directory) as standing:
-        repaired = standing.repair(lambda _: None)
+    standing = await Standalone.open(directory)
+    repaired = standing.repair(lambda _: None)
+    await standing.close()
     assert [(one.finding.what, one.moved) for one in repaired.segments] == [("unreadable", False)] * 4
     assert repaired.folder is None
 

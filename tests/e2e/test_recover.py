@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.locate import COORDINATOR
 from leasehold.client.scan import read_plan
 from leasehold.errors import Refused
 from leasehold.limits.membership import GENERATION_GAP
@@ -58,7 +59,7 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
     running.stop()
     shutil.copytree(coordinator.directory, tmp_path / "backup")
 
-    running.local.restart_coordinator()
+    running.local.start(COORDINATOR)
     with Node(running.directory / "node-1", running) as first, Node(running.directory / "node-2", running) as second:
         first.start().serves()
         saved = segments(first)
@@ -83,7 +84,7 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
         told = json.loads(ran.out)
         assert told["nodes"] == ["node-1", "node-2"]
         assert told["longest_lease_ms"] == 3000
-        running.local.restart_coordinator()
+        running.local.start(COORDINATOR)
 
         second.start().serves()
         first.start().ended().refused(3, "BEYOND_RECOVERY", f"leasehold node adopt --dir {first.directory}")

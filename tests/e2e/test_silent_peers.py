@@ -29,7 +29,7 @@ from leasehold.limits.replication import FORWARD_CHUNK_BYTES, FORWARD_QUEUE_CHUN
 from leasehold.limits.segments import SEGMENT_BYTES_MAX
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.disk.disk_port import fetch_segment
 from leasehold.node.serving.peers import FlightPeers
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket

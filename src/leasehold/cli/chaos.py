@@ -1,4 +1,4 @@
-"""`leasehold chaos`: breaks a process of a cluster on this machine, and mends it."""
+"""`leasehold chaos`: breaks a process of a cluster on this machine, and repairs it."""
 
 import signal
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from leasehold.cli.options import DEFAULT_DIR, Dir, NodeName, Out
-from leasehold.cli.output import Output, note, say, show_json
+from leasehold.cli.output import Output, note, show_answer
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 
@@ -29,7 +29,7 @@ def _chaos(directory: Path, name: str, number: signal.Signals, verb: str, output
 
 
 def _check_paused(process: "Process", number: signal.Signals) -> None:
-    """Raises `Refused` where the signal would change nothing."""
+    """Raises `Refused` if the signal would change nothing."""
     if process.running() is None or number not in {signal.SIGSTOP, signal.SIGCONT}:
         return
     if process.is_paused() and number is signal.SIGSTOP:
@@ -40,10 +40,7 @@ def _check_paused(process: "Process", number: signal.Signals) -> None:
 
 
 def _done(name: str, verb: str, output: Output) -> None:
-    if output is Output.JSON:
-        show_json({"node": name, "done": verb})
-    else:
-        say(f"{name} {verb}")
+    show_answer(output, {"node": name, "done": verb}, f"{name} {verb}")
 
 
 @chaos.command()
@@ -70,14 +67,8 @@ def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TAB
 
     Returns when the node has joined or has run for 2 s. A killed node joins when its old lease has ended.
     """
-    from leasehold.local.files import COORDINATOR
     from leasehold.local.processes import LocalCluster
 
-    local = LocalCluster(directory)
-    process = local.node(node)
-    if process.name == COORDINATOR:
-        local.restart_coordinator()
-    else:
-        local.start_node(process)
+    process = LocalCluster(directory).start(node)
     _done(process.name, "started", output)
     note("`leasehold status` shows when it serves")

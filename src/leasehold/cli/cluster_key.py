@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from leasehold.cli.options import Out
-from leasehold.cli.output import Output, note, say, show_json
+from leasehold.cli.output import Output, note, show_answer
 from leasehold.wire.cluster_key import generate
 
 
@@ -16,8 +16,5 @@ def cluster_key(
 ) -> None:
     """Create a cluster key, in a file that only its owner can read."""
     generate(file)
-    if output is Output.JSON:
-        show_json({"cluster_key": str(file)})
-    else:
-        say(f"made {file}")
+    show_answer(output, {"cluster_key": str(file)}, f"made {file}")
     note("copy it to every machine of this cluster and to no other machine, with mode 0600; name it with --cluster-key")

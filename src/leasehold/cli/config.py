@@ -1,14 +1,15 @@
 """The configuration of one process: its TOML file, then LEASEHOLD_* variables, then flags, each over the one before.
 
-What all processes must agree on is no key here: it lies in the meta storage and changes with ALTER CLUSTER SET. So a
-name is either a key of a process or a setting of the cluster, never both.
+What all processes must agree on is a setting of the cluster: it is in the meta storage and changes with ALTER CLUSTER
+SET. No name is both a key of a process and a setting of the cluster.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,64 +17,61 @@ from leasehold.core.ddl.settings import SETTINGS
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
+from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_QUOTA_MAX_BYTES, STORE_QUOTA_MIN_BYTES
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
+from leasehold.metastorage.location import EXAMPLE, StoreLocation, parse_location
 from leasehold.wire.addresses import LOCALHOST, loopback
 
 ProcessRole: TypeAlias = Literal["node", "coordinator"]
-Value: TypeAlias = str | Path | tuple[str, ...]
+Value: TypeAlias = str | int | Path | tuple[str, ...] | StoreLocation
 C = TypeVar("C", bound="ProcessConfig")
 
 ANY_PORT: Final = "127.0.0.1:0"
 PORT_MAX: Final = 65_535
+SIZE: Final = re.compile(r"([0-9]{1,15})(|MiB|GiB)")
+UNITS: Final = {"": 1, "MiB": 1024**2, "GiB": 1024**3}
 
 
-class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One key of the file. It has a flag and a variable too, by other names where a list is given one by one.
-
-    docs/configuration.md says what each is for, and what counts where it is not given.
-    """
+class ConfigKey(NamedTuple):
+    """One key of the file, with its flag and its variable. docs/configuration.md has its meaning and its default."""
 
     name: str
-    kind: Literal["path", "name", "address", "addresses"]
+    kind: Literal["path", "name", "address", "addresses", "store", "size"]
     flag: str
     variable: str
 
 
-def _key(
-    name: str,
-    kind: Literal["path", "name", "address", "addresses"],
-    *,
-    flag: str = "",
-    variable: str = "",
-) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        kind=kind,
-        flag=flag or f"--{name.replace('_', '-')}",
-        variable=variable or f"LEASEHOLD_{name.upper()}",
-    )
-
-
 _COMMON: Final = (
-    _key("listen", "address"),
-    _key("advertise", "address"),
-    _key("seeds", "addresses", flag="--seed"),
-    _key("cluster_key", "path"),
-    _key("gossip", "address"),
+    ConfigKey("listen", "address", "--listen", "LEASEHOLD_LISTEN"),
+    ConfigKey("advertise", "address", "--advertise", "LEASEHOLD_ADVERTISE"),
+    ConfigKey("seeds", "addresses", "--seed", "LEASEHOLD_SEEDS"),
+    ConfigKey("cluster_key", "path", "--cluster-key", "LEASEHOLD_CLUSTER_KEY"),
+    ConfigKey("gossip", "address", "--gossip", "LEASEHOLD_GOSSIP"),
 )
+_COORDINATORS: Final = ConfigKey("coordinators", "addresses", "--coordinator", "LEASEHOLD_COORDINATORS")
 NODE_KEYS: Final = (
-    _key("dir", "path", variable="LEASEHOLD_NODE_DIR"),
-    _key("name", "name"),
-    _key("coordinators", "addresses", flag="--coordinator"),
+    ConfigKey("dir", "path", "--dir", "LEASEHOLD_NODE_DIR"),
+    ConfigKey("name", "name", "--name", "LEASEHOLD_NAME"),
+    _COORDINATORS,
     *_COMMON,
 )
-COORDINATOR_KEYS: Final = (_key("dir", "path", variable="LEASEHOLD_COORDINATOR_DIR"), *_COMMON)
+META_KEYS: Final = (
+    ConfigKey("meta", "store", "--meta", "LEASEHOLD_META"),
+    ConfigKey("meta_ca", "path", "--meta-ca", "LEASEHOLD_META_CA"),
+    ConfigKey("meta_cert", "path", "--meta-cert", "LEASEHOLD_META_CERT"),
+    ConfigKey("meta_key", "path", "--meta-key", "LEASEHOLD_META_KEY"),
+    ConfigKey("meta_user", "name", "--meta-user", "LEASEHOLD_META_USER"),
+    ConfigKey("meta_password_file", "path", "--meta-password-file", "LEASEHOLD_META_PASSWORD_FILE"),
+    ConfigKey("meta_quota", "size", "--meta-quota", "LEASEHOLD_META_QUOTA"),
+)
+"""Of the engine that keeps a shared meta storage."""
+COORDINATOR_KEYS: Final = (ConfigKey("dir", "path", "--dir", "LEASEHOLD_COORDINATOR_DIR"), *_COMMON, *META_KEYS)
 _EVERYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 never listened on
-"""All addresses of a machine, for who listens there; for others they are addresses of their own machine."""
+"""All addresses of a machine, for a process that listens there. For any other process they are its own machine."""
 
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a coordinator is told; a node is told more."""
+    """What the configurations of a node and of a coordinator have in common."""
 
     directory: Path
     listen: str = ANY_PORT
@@ -83,7 +81,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
     gossip: str | None = None
 
     def advertised(self, listening: str) -> str:
-        """What others are told of a server that really listens at `listening`."""
+        """The address that other processes get of a server that really listens at `listening`."""
         if self.advertise is None:
             return listening
         host, _, port = self.advertise.rpartition(":")
@@ -91,21 +89,26 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorConfig(ProcessConfig, frozen=True, kw_only=True):
-    """All that a coordinator is told."""
+    """The configuration of a coordinator. Without `meta` its meta storage is a file of its own."""
+
+    meta: StoreLocation | None = None
+    meta_ca: Path | None = None
+    meta_cert: Path | None = None
+    meta_key: Path | None = None
+    meta_user: str | None = None
+    meta_password_file: Path | None = None
+    meta_quota: int = STORE_QUOTA_BYTES
 
 
 class NodeConfig(ProcessConfig, frozen=True, kw_only=True):
-    """All that a node is told."""
+    """The configuration of a node."""
 
     name: str
     coordinators: tuple[str, ...] = ()
 
 
 def node_config(file: Path | None, given: Mapping[str, object]) -> NodeConfig:
-    """The configuration of a node, from its file and from `given`: flags or variables by key, None where there is none.
-
-    Raises `BadSettings`.
-    """
+    """From the file, and from `given`: flags or variables by key, None where there is none. Raises `BadSettings`."""
     values = _combined("node", file, given)
     directory = values["dir"]
     assert isinstance(directory, Path)
@@ -119,23 +122,42 @@ def node_config(file: Path | None, given: Mapping[str, object]) -> NodeConfig:
 
 
 def node_directory(file: Path | None, given: Mapping[str, object]) -> Path:
-    """Where a node lives, for what is done while none runs there: its name may be what no node can have."""
+    """The directory of a node that does not run; unlike `node_config`, it accepts any name of a directory."""
     directory = _combined("node", file, given)["dir"]
     assert isinstance(directory, Path)
     return directory
 
 
 def coordinator_addresses(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of a flag or variable. Raises `BadSettings` if one is no address."""
-    key = next(one for one in NODE_KEYS if one.name == "coordinators")
-    checked = _checked(key, given, f"{key.flag} or {key.variable}")
+    """The addresses of a flag or variable. Raises `BadSettings` if one is not an address."""
+    checked = _checked(_COORDINATORS, given, _flag_or_variable(_COORDINATORS))
     assert isinstance(checked, tuple)
     return checked
 
 
 def coordinator_config(file: Path | None, given: Mapping[str, object]) -> CoordinatorConfig:
-    """The same of a coordinator."""
-    return _made(CoordinatorConfig, _combined("coordinator", file, given))
+    """As `node_config`, of a coordinator."""
+    values = _combined("coordinator", file, given)
+    if "meta" not in values:
+        for key in META_KEYS:
+            if key.name in values:
+                raise _bad(
+                    key.name, "it says how to reach a store, and no store is given", hint=f"write --meta {EXAMPLE}"
+                )
+    for one, other in (
+        ("meta_cert", "meta_key"),
+        ("meta_key", "meta_cert"),
+        ("meta_cert", "meta_ca"),
+        ("meta_user", "meta_password_file"),
+        ("meta_password_file", "meta_user"),
+    ):
+        if one in values and other not in values:
+            raise _bad(one, f"it needs {other} beside it", hint=f"give both {one} and {other}")
+    return _made(CoordinatorConfig, values)
+
+
+def _flag_or_variable(key: ConfigKey) -> str:
+    return f"{key.flag} or {key.variable}"
 
 
 def _made(kind: type[C], values: Mapping[str, Value]) -> C:
@@ -149,10 +171,10 @@ def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object])
     for key in keys:
         value = given.get(key.name)
         if value is not None and value != []:
-            values[key.name] = _checked(key, value, f"{key.flag} or {key.variable}")
+            values[key.name] = _checked(key, value, _flag_or_variable(key))
     if "dir" not in values:
-        variable = keys[0].variable
-        raise BadSettings(f"a {role} needs a directory", hint=f"give --dir, {variable}, or dir in its --config file")
+        hint = f"give --dir, {keys[0].variable}, or dir in its --config file"
+        raise BadSettings(f"a {role} needs a directory", hint=hint)
     for name in ("seeds", "gossip"):
         if name in values and "cluster_key" not in values:
             raise _bad(
@@ -166,7 +188,7 @@ def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object])
 
 
 def _check_seeds(values: Mapping[str, Value]) -> None:
-    """Datagrams go to numeric addresses of this machine alone: to any other the process would say nothing, for ever."""
+    """Gossip goes only to numeric addresses of this machine: with other seeds the process would be silent for ever."""
     gossip, seeds = values.get("gossip", ANY_PORT), values.get("seeds", ())
     assert isinstance(gossip, str)
     assert isinstance(seeds, tuple)
@@ -261,6 +283,12 @@ def _checked(key: ConfigKey, value: object, where: str) -> Value:
             if not isinstance(value, str):
                 raise _wrong(where, value, "a name", "'node-1'")
             return value
+        case "store":
+            if not isinstance(value, str):
+                raise _wrong(where, value, "the place of a store", f"'{EXAMPLE}'")
+            return parse_location(value)
+        case "size":
+            return _size(where, value)
         case "address":
             address = _address(where, value, any_port=True)
             if key.name == "advertise" and address.rpartition(":")[0] in _EVERYWHERE:
@@ -271,16 +299,30 @@ def _checked(key: ConfigKey, value: object, where: str) -> Value:
                 )
             return address
         case "addresses":
-            if not isinstance(value, list | tuple):
-                raise _wrong(where, value, "a list of addresses", "['127.0.0.1:7000']")
-            if len(value) > CONFIG_ADDRESSES_MAX:
-                raise _bad(where, f"{len(value)} addresses", hint=f"give at most {CONFIG_ADDRESSES_MAX}")
-            for one in value:
-                if isinstance(one, str) and "," in one:
-                    hint = "separate addresses by blanks in a variable, repeat the flag, or write a list in a file"
-                    raise _bad(where, f"{one[:CONFIG_SHOWN_MAX]!r} has a comma in it", hint=hint)
-            addresses = tuple(_address(where, one, any_port=False) for one in value)
+            addresses = _addresses(where, value)
             return tuple(map(_numeric, addresses)) if key.name == "coordinators" else addresses
+
+
+def _addresses(where: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise _wrong(where, value, "a list of addresses", "['127.0.0.1:7000']")
+    if len(value) > CONFIG_ADDRESSES_MAX:
+        raise _bad(where, f"{len(value)} addresses", hint=f"give at most {CONFIG_ADDRESSES_MAX}")
+    for one in value:
+        if isinstance(one, str) and "," in one:
+            hint = "separate addresses by blanks in a variable, repeat the flag, or write a list in a file"
+            raise _bad(where, f"{one[:CONFIG_SHOWN_MAX]!r} has a comma in it", hint=hint)
+    return tuple(_address(where, one, any_port=False) for one in value)
+
+
+def _size(where: str, value: object) -> int:
+    found = SIZE.fullmatch(str(value)) if isinstance(value, str | int) else None
+    if found is None or isinstance(value, bool):
+        raise _wrong(where, value, "a size", "'2GiB'")
+    size = int(found[1]) * UNITS[found[2]]
+    if not STORE_QUOTA_MIN_BYTES <= size <= STORE_QUOTA_MAX_BYTES:
+        raise _bad(where, f"{size} bytes is out of range", hint="give 16MiB to 1024GiB")
+    return size
 
 
 def _address(where: str, value: object, *, any_port: bool) -> str:
@@ -292,7 +334,7 @@ def _address(where: str, value: object, *, any_port: bool) -> str:
 
 
 def _numeric(address: str) -> str:
-    """`localhost` as the address that a process listens on which was told `localhost`: it proves no name."""
+    """`localhost` as a number: a process that listens on `localhost` proves its numeric address, not that name."""
     host, _, port = address.rpartition(":")
     return f"{LOCALHOST}:{port}" if host == "localhost" else address
 

@@ -9,7 +9,7 @@ def segments(count: int) -> str:
 
 
 def copies_lines(status: ClusterStatus) -> list[str]:
-    """What a person is to know of the copies in a cluster; nothing if there are enough."""
+    """What to tell a person about missing copies in a cluster; empty if there are enough."""
     if status.segments_short is None:
         return ["the coordinator still counts how many copies each segment has"]
     lines: list[str] = []
@@ -32,7 +32,7 @@ def copies_lines(status: ClusterStatus) -> list[str]:
 
 
 def node_copies(node: NodeStatus) -> str:
-    """The same of the buckets of one node; empty if there are enough."""
+    """The missing copies of the buckets of one node; empty if there are enough."""
     if node.segments_short is None:
         return "the coordinator still counts its segments"
     if not node.segments_short:

@@ -1,6 +1,6 @@
-"""The physical topology in a process: it takes part by gossip, and keeps what that shows.
+"""The physical topology in a process: it takes part in gossip, and keeps what gossip shows.
 
-A hint. Nodes learn by it where coordinators are, and people how it sees nodes; nothing is decided by it.
+The topology is a hint, and nothing is decided by it. Nodes find coordinators with it, and `leasehold status` shows it.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from leasehold.ids import NodeId
 from leasehold.local.files import write_gossip_address
 from leasehold.wire import cluster_key, udp
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.gossip import Gossip, MemberChange
+from leasehold.wire.gossip import Gossip
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -25,16 +25,15 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class Sightings:
-    """What the others look like from here. `on_coordinators` gets where coordinators serve, whenever that changes."""
+    """The other processes as gossip shows them. `on_coordinators` gets the coordinators' addresses when they change."""
 
     def __init__(self, on_coordinators: Callable[[tuple[str, ...]], None] = lambda _: None) -> None:
         self._on_coordinators = on_coordinators
         self._nodes: dict[str, State] = {}
         self._coordinators: dict[str, str] = {}
 
-    def notice(self, change: MemberChange) -> None:
-        """Takes over what gossip tells."""
-        member, state = change.member, change.state
+    def notice(self, member: Member, state: State | None) -> None:
+        """Records a change that gossip reports."""
         if member.role is Role.NODE and state is not None:
             self._nodes[member.name] = state
         else:
@@ -49,13 +48,13 @@ class Sightings:
             self._on_coordinators(tuple(self._coordinators.values()))
 
     def seen(self, name: str) -> str:
-        """The state in which a node of that name is seen, empty if none is; from any thread."""
+        """The state of the node with that name, empty if gossip shows none; from any thread."""
         state = self._nodes.get(name)
         return "" if state is None else state.name
 
 
 def read_key(config: ProcessConfig) -> bytes | None:
-    """The key of those who take part; None for a process that does not. Raises `BadSettings`."""
+    """The cluster key; None for a process that takes no part in gossip. Raises `BadSettings`."""
     return None if config.cluster_key is None else cluster_key.read(config.cluster_key)
 
 
@@ -70,9 +69,9 @@ async def take_part(
     sightings: Sightings,
     node: NodeId | None = None,
 ) -> Gossip | None:
-    """Hears from here on, and takes part once it is run. `service` is where this process serves.
+    """Listens for gossip; what it returns takes part once it is run. `service` is the address that this process serves.
 
-    Raises `BadSettings` where it can't hear at the address that it was given.
+    Raises `BadSettings` if it can't listen at its gossip address.
     """
     if key is None:
         return None
@@ -93,7 +92,7 @@ async def take_part(
 
 
 def coordinator_name(service: str) -> str:
-    """What a coordinator is called in the physical topology: by the address that it alone serves at."""
+    """The name of a coordinator in the physical topology, made of the address that it serves."""
     name = "coordinator-" + _NOT_IN_NAMES.sub("-", service)
     if len(name) <= NAME_LENGTH_MAX:
         return name

@@ -1,4 +1,4 @@
-"""What a command says that Ctrl-C ends while the cluster may be at work for it."""
+"""How Ctrl-C ends a command while the cluster may work for it."""
 
 import contextlib
 import os
@@ -13,11 +13,11 @@ from leasehold.errors import ExitCode, LeaseholdError
 
 @contextlib.contextmanager
 def interrupted_by(error: Callable[[], LeaseholdError | None]) -> Generator[Callable[[], None]]:
-    """Ends this process on Ctrl-C, with `error`, from the signal handler itself; in silence where that is None.
+    """Ends this process on Ctrl-C, with `error`, from the signal handler itself; in silence if `error` answers None.
 
-    A KeyboardInterrupt could come up inside gRPC with one of its locks held, and the way out would wait for that lock.
-    Call what it yields once the outcome is known: from then on Ctrl-C is ignored for the rest of the block, since the
-    outcome must be said.
+    A KeyboardInterrupt could be raised inside gRPC while one of its locks is held, and the cleanup would wait for that
+    lock. Call what it yields once the outcome is known: from then on Ctrl-C is ignored for the rest of the block, so
+    that the outcome is printed.
     """
 
     def end() -> int:
@@ -36,7 +36,7 @@ def ended_by(end: Callable[[], int]) -> Generator[None]:
     """Ends this process on Ctrl-C with the exit code that `end` answers, from the signal handler itself."""
 
     def handle(_number: int, _frame: object) -> NoReturn:
-        # It may have come in the middle of a line of progress.
+        # A line of progress may be half written.
         with contextlib.suppress(OSError):
             os.write(2, b"\n")
         os._exit(end())
@@ -50,7 +50,7 @@ def ended_by(end: Callable[[], int]) -> Generator[None]:
 
 @contextlib.contextmanager
 def unwound_by_interrupt() -> Generator[None]:
-    """Lets Ctrl-C run what a command does on its way out, such as deleting a file that is not whole; then ends it."""
+    """On Ctrl-C, ends the command after its cleanup has run, such as deleting a file that is not whole."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -25,9 +25,9 @@ def connected(
     timeout: str | None = None,
     on_new_id: Callable[[str], None] = lambda _: None,
 ) -> Generator[C]:
-    """The cluster of a directory, asked by `user`; at a terminal a password that is not set is asked for at once.
+    """A client of the cluster in a directory, for `user`. At a terminal, it asks for a password that is not set.
 
-    A terminal shows what does not answer, and for how long it is asked again: for `timeout`, as `--timeout` has it.
+    A terminal shows which process does not answer, and for how long it is asked again: for `timeout`.
     """
     timeout_s = read_timeout_s(timeout)
     password: str | None = None

@@ -20,6 +20,7 @@ import typer
 
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
+from leasehold.cli.leader import leader as leader_commands
 from leasehold.cli.node import node as node_commands
 from leasehold.cli.options import (
     DEFAULT_DIR,
@@ -31,13 +32,20 @@ from leasehold.cli.options import (
     Dir,
     Gossip,
     Listen,
+    Meta,
+    MetaCa,
+    MetaCert,
+    MetaKey,
+    MetaPasswordFile,
+    MetaQuota,
+    MetaUser,
     NodeName,
     Out,
     Seeds,
     StoppedCoordinatorDir,
     User,
 )
-from leasehold.cli.output import Output, RowsOutput, note, report, say, show_json
+from leasehold.cli.output import Output, RowsOutput, note, report, say, show_answer
 from leasehold.cli.vault import vault as vault_commands
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import ExitCode, LeaseholdError, NotFound, typed
@@ -53,6 +61,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(chaos_commands, name="chaos")
+app.add_typer(leader_commands, name="leader")
 app.add_typer(node_commands, name="node")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
@@ -87,6 +96,14 @@ def up(
             "--nodes", "-n", help="The number of data nodes.", show_default="the nodes that it has; 3 for a new cluster"
         ),
     ] = None,
+    coordinators: Annotated[
+        int | None,
+        typer.Option(
+            "--coordinators",
+            help="The number of coordinators: 1, 3 or 5. Several share a store, which is started as well.",
+            show_default="those that it has; 1 for a new cluster",
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     timeout: Annotated[
         str, typer.Option("--timeout", help="How long to wait for processes that run and make progress, such as 5m.")
@@ -102,14 +119,14 @@ def up(
     until_ns = BoottimeClock().now_ns() + read_timeout_ns(timeout)
     if detach:
         local = LocalCluster(directory, tell=note, until_ns=until_ns)
-        _start(local, nodes, output)
+        _start(local, nodes, coordinators, output)
         note(f"the cluster keeps running; stop it with `leasehold down --dir {typed(directory)}`")
         return
     signals = StopSignals()
     local = LocalCluster(directory, pause=signals.pause, tell=note, until_ns=until_ns)
     try:
         with contextlib.suppress(ToldToStop):
-            _start(local, nodes, output)
+            _start(local, nodes, coordinators, output)
             note("running; Ctrl-C stops it")
             signals.wait()
     except SystemExit:  # nobody reads its output any more
@@ -119,12 +136,16 @@ def up(
     local.down()
 
 
-def _start(local: "LocalCluster", nodes: int | None, output: Output) -> None:
-    from leasehold.cli.status import show_status
+def _start(local: "LocalCluster", nodes: int | None, coordinators: int | None, output: Output) -> None:
+    from leasehold.cli.status import show_cluster
+    from leasehold.client.coordinators import Coordinators
 
-    note(f"starting a coordinator and {'its' if nodes is None else nodes} nodes in {local.directory}")
-    local.up(nodes)
-    show_status(local.wait_until_active(), output)
+    several = "a coordinator" if coordinators in {None, 1} else f"{coordinators} coordinators"
+    note(f"starting {several} and {'the' if nodes is None else nodes} nodes in {local.directory}")
+    local.up(nodes, coordinators)
+    local.wait_until_active()
+    with Coordinators(local.directory) as cluster:
+        show_cluster(cluster, output)
 
 
 @app.command()
@@ -133,20 +154,18 @@ def down(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
     from leasehold.local.processes import LocalCluster
 
     stopped = LocalCluster(directory).down()
-    if output is Output.JSON:
-        show_json({"stopped": stopped})
-    else:
-        say("stopped " + ", ".join(stopped) if stopped else "nothing was running")
+    text = "stopped " + ", ".join(stopped) if stopped else "nothing was running"
+    show_answer(output, {"stopped": stopped}, text)
 
 
 @app.command()
 def status(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Show the nodes and their leases, as the leader sees them."""
-    from leasehold.cli.status import show_status
+    """Show the coordinators, the nodes and their leases, as the leader sees them."""
+    from leasehold.cli.status import show_cluster
     from leasehold.client.coordinators import Coordinators
 
     with Coordinators(directory) as cluster:
-        show_status(cluster.status(), output)
+        show_cluster(cluster, output)
 
 
 @app.command()
@@ -165,11 +184,7 @@ def logs(
     if not process.log.exists():
         raise NotFound(f"{process.name} has no log yet", hint=f"start it with `leasehold chaos start {node}`")
     last = process.log.read_text(errors="replace").splitlines()[-lines:]
-    if output is Output.JSON:
-        show_json({"node": process.name, "lines": last})
-        return
-    for line in last:
-        say(line)
+    show_answer(output, {"node": process.name, "lines": last}, *last)
 
 
 # ---------------------------------------------------------------- statements
@@ -249,11 +264,9 @@ def verify(directory: Dir = DEFAULT_DIR, user: User = None, timeout: Asking = No
     from leasehold.cli.verify import verify as run
 
     found = run(directory, user, timeout)
-    if output is Output.JSON:
-        show_json({"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves})
-    else:
-        kept = f"{found.batches} logged batches against {found.statements} known statements"
-        say(f"{kept}: {found.stale_serves} stale" if found.batches else f"{kept}: nothing to check, so nothing stale")
+    value = {"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves}
+    stale = f"{found.stale_serves} stale" if found.batches else "nothing to check, so nothing stale"
+    show_answer(output, value, f"{found.batches} logged batches against {found.statements} known statements: {stale}")
     for one in found.examples:
         serve = one.serve
         where = f"node {serve.node} released a batch of table {serve.table} at view {serve.view}"
@@ -274,6 +287,13 @@ def coordinator(
     seeds: Seeds = None,
     cluster_key: ClusterKey = None,
     gossip: Gossip = None,
+    meta: Meta = None,
+    meta_ca: MetaCa = None,
+    meta_cert: MetaCert = None,
+    meta_key: MetaKey = None,
+    meta_user: MetaUser = None,
+    meta_password_file: MetaPasswordFile = None,
+    meta_quota: MetaQuota = None,
     config: ConfigFile = None,
 ) -> None:
     """Run one coordinator until a signal stops it."""
@@ -287,6 +307,13 @@ def coordinator(
         "seeds": seeds,
         "cluster_key": cluster_key,
         "gossip": gossip,
+        "meta": meta,
+        "meta_ca": meta_ca,
+        "meta_cert": meta_cert,
+        "meta_key": meta_key,
+        "meta_user": meta_user,
+        "meta_password_file": meta_password_file,
+        "meta_quota": meta_quota,
     }
     run_coordinator(coordinator_config(config, given))
 
@@ -301,10 +328,7 @@ def init(
 
     with Coordinators(coordinator_address) as cluster:
         facts = cluster.initialise()
-    if output is Output.JSON:
-        show_json({"cluster_id": facts.cluster_id})
-    else:
-        say(f"cluster {facts.cluster_id}")
+    show_answer(output, {"cluster_id": facts.cluster_id}, f"cluster {facts.cluster_id}")
 
 
 @app.command()
@@ -340,13 +364,9 @@ def main() -> None:
             raise
         _leave(end.code or 0)
     except LeaseholdError as error:
-        _end(error)
+        _leave(report(error))
     except OSError as error:
-        _end(_of_this_machine(error))
-
-
-def _end(error: LeaseholdError) -> NoReturn:
-    _leave(report(error))
+        _leave(report(_of_this_machine(error)))
 
 
 def _leave(code: int) -> NoReturn:
@@ -359,7 +379,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _of_this_machine(error: OSError) -> LeaseholdError:
-    """A file, disk or descriptor failed where nothing had foreseen it."""
+    """The error of a file, disk or descriptor that no other code expects."""
     where = f"{error.filename}: " if error.filename else ""
     hint = "check that path, its permissions and the disk" if error.filename else "check the disk and the limits"
     return LeaseholdError(f"{where}{error.strerror or error}", code=ErrorCode.OS_ERROR, hint=hint)

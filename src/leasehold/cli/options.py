@@ -1,7 +1,7 @@
 """Options that several commands take."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,23 +13,17 @@ CONFIG_VARIABLE: Final = "LEASEHOLD_CONFIG"
 
 
 def read_directory(given: str | Path) -> Path:
-    """Raises `BadSettings` for an empty one: it would be whatever directory the command is run in."""
+    """Raises `BadSettings` for an empty name, which would mean the current directory."""
     if not str(given):
         raise BadSettings("the directory's name is empty", hint="give --dir a path; `.` is the directory you are in")
     return Path(given)
 
 
-Dir = Annotated[
-    Path,
-    typer.Option(
-        "--dir",
-        "-d",
-        envvar="LEASEHOLD_DIR",
-        help="The directory of the cluster.",
-        parser=read_directory,
-        metavar="PATH",
-    ),
-]
+def _directory(variable: str, help: str, *short: str) -> Any:  # noqa: A002 - typer's word
+    return typer.Option("--dir", *short, envvar=variable, help=help, parser=read_directory, metavar="PATH")
+
+
+Dir = Annotated[Path, _directory("LEASEHOLD_DIR", "The directory of the cluster.", "-d")]
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
 User = Annotated[
     str | None,
@@ -47,28 +41,10 @@ DEFAULT_DIR: Final = Path("leasehold-data")
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", envvar=CONFIG_VARIABLE, help="A TOML file; flags and variables override it.")
 ]
-NodeDir = Annotated[
-    Path,
-    typer.Option("--dir", envvar="LEASEHOLD_NODE_DIR", help="The node's data.", parser=read_directory, metavar="PATH"),
-]
-OwnDir = Annotated[
-    Path | None,
-    typer.Option("--dir", envvar="LEASEHOLD_NODE_DIR", help="Its data.", parser=read_directory, metavar="PATH"),
-]
-CoordinatorDir = Annotated[
-    Path | None,
-    typer.Option("--dir", envvar="LEASEHOLD_COORDINATOR_DIR", help="Its data.", parser=read_directory, metavar="PATH"),
-]
-StoppedCoordinatorDir = Annotated[
-    Path,
-    typer.Option(
-        "--dir",
-        envvar="LEASEHOLD_COORDINATOR_DIR",
-        help="The coordinator's data.",
-        parser=read_directory,
-        metavar="PATH",
-    ),
-]
+NodeDir = Annotated[Path, _directory("LEASEHOLD_NODE_DIR", "The node's data.")]
+OwnDir = Annotated[Path | None, _directory("LEASEHOLD_NODE_DIR", "Its data.")]
+CoordinatorDir = Annotated[Path | None, _directory("LEASEHOLD_COORDINATOR_DIR", "Its data.")]
+StoppedCoordinatorDir = Annotated[Path, _directory("LEASEHOLD_COORDINATOR_DIR", "The coordinator's data.")]
 Listen = Annotated[
     str | None,
     typer.Option(
@@ -94,4 +70,39 @@ ClusterKey = Annotated[
 ]
 Gossip = Annotated[
     str | None, typer.Option("--gossip", envvar="LEASEHOLD_GOSSIP", help="host:port of its gossip, over UDP.")
+]
+Meta = Annotated[
+    str | None,
+    typer.Option(
+        "--meta",
+        envvar="LEASEHOLD_META",
+        help="Where coordinators share a meta storage, such as etcd://10.0.0.1:2379,10.0.0.2:2379/my-cluster.",
+        show_default="a file of its own",
+    ),
+]
+MetaCa = Annotated[
+    Path | None,
+    typer.Option("--meta-ca", envvar="LEASEHOLD_META_CA", help="The certificates that the store's is signed by."),
+]
+MetaCert = Annotated[
+    Path | None, typer.Option("--meta-cert", envvar="LEASEHOLD_META_CERT", help="A certificate to show to the store.")
+]
+MetaKey = Annotated[
+    Path | None, typer.Option("--meta-key", envvar="LEASEHOLD_META_KEY", help="The key of that certificate.")
+]
+MetaUser = Annotated[str | None, typer.Option("--meta-user", envvar="LEASEHOLD_META_USER", help="A user of the store.")]
+MetaPasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--meta-password-file", envvar="LEASEHOLD_META_PASSWORD_FILE", help="The file with that user's password."
+    ),
+]
+MetaQuota = Annotated[
+    str | None,
+    typer.Option(
+        "--meta-quota",
+        envvar="LEASEHOLD_META_QUOTA",
+        help="How much the store may hold, if it does not say so itself.",
+        show_default="2GiB",
+    ),
 ]

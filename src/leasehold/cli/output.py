@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leasehold.errors import LeaseholdError
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadSettings, LeaseholdError, Refused
 from leasehold.limits.clients import PROGRESS_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from leasehold.core.words.messages import WaitingFor
 
 RULED_ROWS_MAX = 1_000
-"""Drawing rules takes about a millisecond for each row."""
+"""To draw the rules of a table takes about a millisecond for each row."""
 LINE_WIDTH_MAX = 1_000
-"""Of a table with rules that no terminal shows."""
+"""Of a table with rules that is not shown on a terminal."""
 _DUMB: Final = frozenset({"dumb", "unknown"})
-"""Terminals on which nothing can be written over, as rich has them."""
+"""Terminals that can't write over a line, as rich lists them."""
 EXIT_NOT_READ = 141
-"""As the shell counts a program that ends because nobody reads its output any more (`| head`)."""
+"""The exit code that a shell shows for a program that ended because nobody reads its output any more (`| head`)."""
 _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
-"""What Python makes of bytes in the name of a file that are not UTF-8."""
+"""The characters that Python puts for bytes of a file's name that are not UTF-8."""
 
 
 class Output(StrEnum):
@@ -37,7 +38,7 @@ class Output(StrEnum):
 
 
 class RowsOutput(StrEnum):
-    """What `-o` takes where rows may be many: those of a SELECT."""
+    """What `-o` takes for the rows of a SELECT."""
 
     TABLE = "table"
     JSON = "json"
@@ -51,7 +52,7 @@ def say(line: str) -> None:
 
 
 def _write(text: str) -> None:
-    """What stdout can't show, such as the name of a file that is no text, stands there escaped."""
+    """Writes to stdout, and escapes what it can't show, such as the name of a file that is not text."""
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     with ending_unread():
@@ -65,7 +66,7 @@ def ending_unread() -> Generator[None]:
     try:
         yield
     except BrokenPipeError:
-        # What is left in the buffer would fail once more when the interpreter ends.
+        # The rest of the buffer would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_NOT_READ) from None
 
@@ -78,16 +79,24 @@ def note(line: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """One line of JSON on stdout, valid whatever stdout can show; of names that are no text, U+FFFD stands for each
-    byte that is none."""
+    """One line of JSON on stdout, valid in any encoding of stdout; U+FFFD replaces each byte that is not text."""
     is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     whole = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
     say(whole if is_utf8 else json.dumps(json.loads(whole)))
 
 
+def show_answer(output: Output, value: Any, *lines: str) -> None:
+    """An answer on stdout: `value` as JSON for programs, else `lines`."""
+    if output is Output.JSON:
+        show_json(value)
+        return
+    for line in lines:
+        say(line)
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on stdout, no wider than the terminal; one of more than RULED_ROWS_MAX rows without rules, as wide as it
-    is. Where a terminal is too narrow for the names of the columns, each row is a block of lines, a value in each."""
+    """A table on stdout, no wider than the terminal. A table of more than RULED_ROWS_MAX rows has no rules, and any
+    width. On a terminal too narrow for the names of the columns, each row is a block of lines with one value each."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     if len(cells) > RULED_ROWS_MAX:
         _show_plain([list(columns), *cells])
@@ -128,7 +137,7 @@ def _show_plain(cells: Sequence[Sequence[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """What others wrote (comments, statements) stands there as it is, and can't command the terminal."""
+    """Text of other people (comments, statements) is shown as it is, but can't control the terminal."""
     text = "" if value is None else str(value)
     if text.isprintable():
         return text
@@ -136,12 +145,12 @@ def _cell(value: Any) -> str:
 
 
 def milliseconds(duration_ns: int) -> float:
-    """For people and JSON alike: three digits are plenty."""
+    """Rounded to three digits, for people and for JSON."""
     return round(duration_ns / MILLISECOND_NS, 3)
 
 
 def report(error: LeaseholdError) -> int:
-    """What went wrong and what to do next, each on one line of stderr; answers the exit code."""
+    """Writes the error and its hint to stderr, one line each; returns the exit code."""
     note(f"error [{error.code}]: {_one_line(error.text)}")
     if error.hint:
         note(f"hint: {_one_line(error.hint)}")
@@ -152,16 +161,22 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def confirmed(question: str) -> bool:
-    """Whether a person at the terminal says yes."""
+def confirm(question: str, *, why: str, otherwise: str) -> None:
+    """Asks a person at the terminal, and returns if the answer is yes.
+
+    Raises `BadSettings` with code NEEDS_YES, which says `why` it asks, where there is no terminal; else `Refused` with
+    code NOT_CONFIRMED and the text `otherwise`.
+    """
+    if not sys.stdin.isatty():
+        raise BadSettings(why, code=ErrorCode.NEEDS_YES, hint="run it with --yes, or on a terminal")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().casefold() in {"y", "yes"}
+    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+        raise Refused(otherwise, code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")
 
 
 class Line:
-    """How something stands, as one line that changes on a terminal, and as a line for each change elsewhere; a context
-    manager that ends the line."""
+    """A progress line: on a terminal one line that changes, elsewhere a new line for each change. A context manager."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") not in _DUMB
@@ -175,7 +190,7 @@ class Line:
         self.done()
 
     def show(self, line: str, change: object = None) -> None:
-        """Shows it; elsewhere than on a terminal only if `change`, by default the line, is not what it was."""
+        """Shows the line; without a terminal only if `change`, by default the line, differs from the last one."""
         said = line if change is None else change
         if self._terminal:
             _redraw(line)
@@ -205,10 +220,10 @@ def _redraw(line: str) -> None:
 
 
 class Retrying(Line):
-    """What does not answer, and for how long it is asked yet; on a terminal alone."""
+    """Which process does not answer, and for how long it is asked again; only on a terminal."""
 
     def update(self, error: LeaseholdError | None, left_s: float) -> None:
-        """Shows the present state; nothing once it has answered."""
+        """Shows the present state; ends the line once there is an answer."""
         if error is None:
             self.done()
         elif self._terminal:
@@ -217,7 +232,7 @@ class Retrying(Line):
 
 
 class ProgressLine(Line):
-    """One that changes each `every_ns` at most; the first time after so long."""
+    """A line that changes at most once per `every_ns`, and appears after the first `every_ns`."""
 
     def __init__(self, every_ns: int) -> None:
         super().__init__()
@@ -228,7 +243,7 @@ class ProgressLine(Line):
         self._due_ns = self._clock.now_ns() + every_ns
 
     def show(self, line: str, change: object = None) -> None:
-        """As of `Line`, unless it has changed a moment ago."""
+        """As in `Line`, unless the line has just changed."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._due_ns:
             self._due_ns = now_ns + self._every_ns
@@ -236,7 +251,7 @@ class ProgressLine(Line):
 
 
 class RowsReadLine(ProgressLine):
-    """How many rows a SELECT has read; on a terminal alone."""
+    """How many rows a SELECT has read; only on a terminal."""
 
     def __init__(self, *, is_shown: bool) -> None:
         super().__init__(PROGRESS_SHOWN_NS)
@@ -249,7 +264,7 @@ class RowsReadLine(ProgressLine):
 
 
 class Countdown(Line):
-    """Whom a statement waits for, and for how long at most."""
+    """The nodes that a statement waits for, and for how long at most."""
 
     def update(self, told: "WaitingFor") -> None:
         """Shows the present state."""

@@ -33,8 +33,8 @@ def show_query(
 ) -> None:
     """Runs a SELECT, and shows its rows as `output` says, or writes them `to` a file. Ctrl-C ends it at once.
 
-    A file is there once all rows are in it; until then it is what it was. A terminal shows how far it is, unless the
-    rows themselves go there as they come.
+    The file appears, or is replaced, once all rows are written. A terminal shows the progress, unless it shows the rows
+    as they come.
     """
     if output is RowsOutput.TABLE and to is not None:
         raise BadSettings("-o table can't be written to a file", hint="choose -o csv, -o json or -o parquet")
@@ -71,7 +71,7 @@ def show_query(
 
 
 def _show(answer: QueryResult, reading: RowsReadLine) -> None:
-    """The first rows as a table; how many more there are is told on stderr."""
+    """The first rows as a table; stderr says how many more there are."""
     rows: list[list[str]] = []
     more = 0
     for batch in answer:
@@ -99,7 +99,7 @@ def _text(value: Any) -> str:
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The rows. Not as dicts: two columns may have one name."""
+    """The rows; not as dicts, since two columns may have one name."""
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
@@ -107,7 +107,7 @@ def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def _write(answer: QueryResult, output: RowsOutput, out: IO[bytes]) -> int:
-    """All rows, batch by batch; how many."""
+    """Writes all rows, batch by batch; returns how many."""
     match output:
         case RowsOutput.JSON:
             return _write_json(answer, out)
@@ -169,7 +169,7 @@ def _write_json(answer: QueryResult, out: IO[bytes]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it. What JSON has no numbers for, and days and instants, are texts."""
+    """A value for JSON. Numbers that JSON can't hold, dates and timestamps become text."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def _part_of(to: Path) -> Path | None:
-    """Where the rows go until they are whole, beside the file; None where `to` is a device or a pipe."""
+    """The file beside `to` that holds the rows until all are written; None if `to` is a device or a pipe."""
     if to.exists() and not to.is_file():
         return None
     return to.with_name(f".{to.name}.{os.getpid()}.part")

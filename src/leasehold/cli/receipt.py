@@ -1,4 +1,4 @@
-"""How a receipt looks, what to do next, and the exit code that tells its outcome."""
+"""How a receipt is shown, what to do next, and the exit code for its outcome."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
 
 
 def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) -> ExitCode:
-    """On stdout as `output` says, with a hint on stderr where there is something to do; `names` are the nodes'."""
+    """Shows a receipt on stdout, and what to do next on stderr. `names` has the names of nodes."""
 
     def named(node: NodeId) -> str:
         return STRANGERS_NAME if node == STRANGERS else names.get(node, str(node))

@@ -1,16 +1,16 @@
-"""`leasehold recover`: a cluster goes on from an older state of its metadata."""
+"""`leasehold recover`: a cluster continues from an older state of its metadata."""
 
 import asyncio
 from pathlib import Path
 
 from leasehold.cli.output import Output, milliseconds, note, say, show_json
 from leasehold.cli.statement import read_duration_ns
+from leasehold.client.locate import COORDINATOR
 from leasehold.coordinator.generation import BegunGeneration, begin_generation
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, NotFound
 from leasehold.limits.lease import LEASE_DURATION_MAX_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.local.files import COORDINATOR
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
 

@@ -1,4 +1,4 @@
-"""How far a node is on its way in, in a few words and in all of them."""
+"""The progress of a node's recovery, in a few words or in full."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from leasehold.core.recovery.progress import in_words, left_in_words, segments_i
 from leasehold.core.words.messages import NodeRecovery, NodeStatus
 
 _IN = frozenset({"MEMBER", "LEFT", ""})
-"""Stages in which the way in is over, or nothing is told of it."""
+"""Stages after the recovery, or without news of one."""
 
 
 def recovery_words(node: NodeStatus) -> str:
-    """As `b: revision 1,200 of 5,000, about 3 s left`; of a node that is in and lacks segments, those; else nothing."""
+    """As `b: revision 1,200 of 5,000, about 3 s left`; after the recovery only the segments that the node lacks."""
     told = _told(node)
     if told is None:
         return _stage(node)
@@ -25,13 +25,13 @@ def recovery_words(node: NodeStatus) -> str:
 
 
 def recovery_line(node: NodeStatus) -> str:
-    """The same with all that is told, and why it is that case."""
+    """The whole progress, and why the node is in its case."""
     told = _told(node)
     return _stage(node) if told is None else in_words(told)
 
 
 def recovery_json(told: NodeRecovery | None) -> dict[str, Any] | None:
-    """The same for programs."""
+    """The whole progress for programs."""
     if told is None:
         return None
     fields = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "left_ns"}
@@ -47,7 +47,7 @@ def _stage(node: NodeStatus) -> str:
 
 
 def _told(node: NodeStatus) -> NodeRecovery | None:
-    """What it tells, while there is something that people wait for. A process that is gone gets on with nothing."""
+    """The progress of a recovery that people wait for; None after it, and for a process that is gone."""
     told = node.recovery
     if told is None or (node.state == "DOWN" and told.case):
         return None

@@ -1,4 +1,4 @@
-"""`leasehold node remove` and `leasehold node adopt`: what becomes of a node's place in the cluster."""
+"""`leasehold node remove` and `leasehold node adopt`."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ from leasehold.wire.rpc_client import GrpcTransport
 
 
 def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output, timeout: str | None) -> None:
-    """Raises what the leader says."""
+    """Raises the leader's errors."""
     with connected(Coordinators, directory, user, timeout=timeout) as cluster, Countdown() as countdown:
         removed = cluster.remove_node(name, force=force, on_wait=countdown.update)
     if output is Output.JSON:
@@ -53,8 +53,10 @@ def _tell_removed(removed: NodeRemoved) -> None:
 
 
 def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None, output: Output) -> None:
-    """Raises what is wrong with the directory or the key, and what the leader says. Without a `key_file`, the key
-    beside the directory counts: there it lies in a cluster that `leasehold up` has made."""
+    """Without a `key_file`, it uses the key beside the directory, where `leasehold up` puts it.
+
+    Raises what is wrong with the directory or the key, and the leader's errors.
+    """
     coordinators = coordinator_addresses(coordinators)
     beside = directory.absolute().parent / KEY_FILE
     file = key_file or (beside if beside.exists() else None)

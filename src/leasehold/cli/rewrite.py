@@ -1,4 +1,4 @@
-"""`leasehold rewrite`: takes deleted and expired rows out of a table's files, joins small ones, tells how far it is."""
+"""`leasehold rewrite`: removes deleted and expired rows from a table's files, and joins small files."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import msgspec
 
 from leasehold.cli.interrupt import interrupted_by
 from leasehold.cli.login import connected
-from leasehold.cli.output import Output, note, say, show_json
+from leasehold.cli.output import Output, note, show_answer
 from leasehold.client.cluster import Cluster
 from leasehold.client.rewrite import Rewritten
 from leasehold.errors import LeaseholdError, OutcomeUnknown
@@ -20,11 +20,12 @@ def rewrite(directory: Path, user: str | None, table: str, output: Output, timeo
 
     with interrupted_by(_interrupted), connected(Cluster, directory, user, timeout=timeout) as cluster:
         done = cluster.rewrite(table, told)
-    if output is Output.JSON:
-        show_json(msgspec.structs.asdict(done))
-        return
-    say(f"{done.rows_removed} rows taken out, {done.rows_kept} kept")
-    say(f"{done.segments_replaced} segments replaced by {done.segments_written}")
+    show_answer(
+        output,
+        msgspec.structs.asdict(done),
+        f"{done.rows_removed} rows taken out, {done.rows_kept} kept",
+        f"{done.segments_replaced} segments replaced by {done.segments_written}",
+    )
 
 
 def _interrupted() -> LeaseholdError:

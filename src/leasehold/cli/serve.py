@@ -1,10 +1,10 @@
-"""What the long-running processes have in common: how they run, and how they end."""
+"""How the long-running processes run, and how they end."""
 
 import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 import uvloop
@@ -15,16 +15,8 @@ from leasehold.wire.gossip import Gossip
 from leasehold.wire.repeated_lines import RepeatedLines
 
 
-async def leave_beside(gossip: Gossip | None, end: Coroutine[Any, Any, None]) -> None:
-    """Ends in order, and tells the others meanwhile: what people see, not what leases go by."""
-    async with asyncio.TaskGroup() as ending:
-        ending.create_task(end)
-        if gossip is not None:
-            ending.create_task(gossip.leave())
-
-
 def report_callbacks(faults: "asyncio.Queue[BaseException]") -> None:
-    """A timer that fails would otherwise leave a line in the log and a process that waits for ever."""
+    """Puts what a timer raises into `faults`. asyncio would only log it, and the process would wait for ever."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         fault = context.get("exception")
@@ -37,16 +29,16 @@ def report_callbacks(faults: "asyncio.Queue[BaseException]") -> None:
 
 
 class Stop(Exception):
-    """We were told to stop, in order."""
+    """A signal asked the process to stop."""
 
 
 SWITCH_INTERVAL_S = 0.0005
-"""A thread that waits for the interpreter gets it after this long: the default, ten times that, is longer than a whole
-schema change takes, which needs the event loop and the database's thread in turn."""
+"""How long a thread waits for the interpreter. The default is ten times that: longer than a whole schema change, which
+needs the event loop and the database's thread in turn."""
 
 
 def run(process: Coroutine[Any, Any, None]) -> None:
-    """Runs a process until it raises `Stop`. Raises the gravest of what else ended it."""
+    """Runs a process until it raises `Stop`. Raises the gravest of any other errors that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     lines = logging.StreamHandler(sys.stderr)
     lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
@@ -59,15 +51,29 @@ def run(process: Coroutine[Any, Any, None]) -> None:
             raise gravest_error from errors
 
 
-async def until_told_to_stop() -> None:
-    """Returns at SIGTERM or SIGINT."""
+async def serve_until_stopped(
+    group: asyncio.TaskGroup,
+    gossip: Gossip | None,
+    faults: "asyncio.Queue[BaseException]",
+    end: Callable[[], Coroutine[Any, Any, None]],
+) -> NoReturn:
+    """Runs gossip beside the tasks of `group` until SIGTERM or SIGINT; then leaves it, while `end` runs. Raises `Stop`.
+
+    An unexpected error in `faults` ends the process, which restarts from what is durable.
+    """
+    group.create_task(_fail_on(faults))
+    if gossip is not None:
+        group.create_task(gossip.run())
     told = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
     await told.wait()
+    async with asyncio.TaskGroup() as ending:
+        ending.create_task(end())
+        if gossip is not None:
+            ending.create_task(gossip.leave())
+    raise Stop
 
 
-async def fail_on(faults: "asyncio.Queue[BaseException]") -> NoReturn:
-    """What a handler did not expect ends the process: it restarts from what is durable."""
+async def _fail_on(faults: "asyncio.Queue[BaseException]") -> NoReturn:
     raise await faults.get()

@@ -1,10 +1,11 @@
-"""One coordinator, composed here from its runtime and the real ports. Nothing of Arrow is loaded: no rows come here."""
+"""One coordinator, composed of its runtime and the real ports. It handles no rows, so Arrow is not loaded."""
 
 import asyncio
 
 from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
-from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
+from leasehold.cli.meta import open_meta_storage
+from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.membership.proofs import derive_keys
@@ -12,7 +13,7 @@ from leasehold.core.swim.messages import Role
 from leasehold.limits.lease import HAND_OVER_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import check_not_of_another, make_directory, write_address
-from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
+from leasehold.metastorage.sqlite import FILE_NAME
 from leasehold.vault.store import FILE_NAME as VAULT_FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
@@ -22,7 +23,7 @@ from leasehold.wire.threads import OneThread
 
 
 def run_coordinator(config: CoordinatorConfig) -> None:
-    """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, `BadSettings`, and what ended it, if another thing did."""
+    """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, `BadSettings`, and any other error that ended it."""
     key = read_key(config)
     others = {VAULT_FILE_NAME: "a node", CLUSTER_FILE: "a whole cluster"}
     check_not_of_another(config.directory, FILE_NAME, others)
@@ -33,7 +34,7 @@ def run_coordinator(config: CoordinatorConfig) -> None:
 async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
     directory, listen = config.directory, config.listen
     clock, sightings = BoottimeClock(), Sightings()
-    storage = await SqliteMetaStorage.open(directory / FILE_NAME)
+    storage = await open_meta_storage(config, clock)
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
     try:
@@ -49,7 +50,7 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
         )
         server = await serve(listen, coordinator, on_fault=faults.put_nowait)
         try:
-            service = config.advertised(server.address)
+            service = coordinator.name = config.advertised(server.address)
             coordinator.membership.serve_at(server.address, service)
             gossip = await take_part(
                 config,
@@ -63,12 +64,7 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
             write_address(directory, server.address)
             async with asyncio.TaskGroup() as group:
                 leading = group.create_task(coordinator.run())
-                group.create_task(fail_on(faults))
-                if gossip is not None:
-                    group.create_task(gossip.run())
-                await until_told_to_stop()
-                await leave_beside(gossip, _end(coordinator, leading, server))
-                raise Stop
+                await serve_until_stopped(group, gossip, faults, lambda: _end(coordinator, leading, server))
         finally:
             await server.close()
     finally:
@@ -76,7 +72,7 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
 
 
 async def _end(coordinator: Coordinator, leading: asyncio.Task[None], server: GrpcServer) -> None:
-    """Hands the leadership over, so that a successor need not wait and clients that wait for an answer ask again."""
+    """Hands the leadership over, so that a successor need not wait, and clients ask again at once."""
     if coordinator.leader is not None:
         coordinator.hand_over()
         await asyncio.wait([leading], timeout=HAND_OVER_NS / SECOND_NS)

@@ -1,11 +1,11 @@
-"""One node, composed here from its runtimes and the real ports. Nothing of SQL is loaded: no statement comes here."""
+"""One node, composed of its runtimes and the real ports. It handles no statements, so no SQL parser is loaded."""
 
 import asyncio
 import os
 
 from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Sightings, read_key, take_part
-from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
+from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.client.locate import CLUSTER_FILE
 from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
@@ -36,8 +36,10 @@ from leasehold.wire.threads import OneThread
 
 
 def run_node(config: NodeConfig) -> None:
-    """Serves until SIGTERM or SIGINT, then gives its lease back. Raises `BadDirectory`, `BadSettings`, and what ended
-    it."""
+    """Serves until SIGTERM or SIGINT, then gives its lease back.
+
+    Raises `BadDirectory`, `BadSettings`, and any other error that ended it.
+    """
     key = read_key(config)
     if not config.coordinators and key is None and not (config.directory / FILE_NAME).exists():
         raise _no_coordinator(config)  # before anything is made there
@@ -125,12 +127,7 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
             group.create_task(reconciler.run())
             group.create_task(scrub(vault, clock, published))
             group.create_task(watch_space(directory, published, clock))
-            group.create_task(fail_on(faults))
-            if gossip is not None:
-                group.create_task(gossip.run())
-            await until_told_to_stop()
-            await leave_beside(gossip, agent.surrender())
-            raise Stop
+            await serve_until_stopped(group, gossip, faults, agent.surrender)
     finally:
         await asyncio.to_thread(flight.shutdown)
         serve_log.close()

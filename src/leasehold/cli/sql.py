@@ -1,4 +1,4 @@
-"""`leasehold sql`: runs one statement, and shows what became of it.
+"""`leasehold sql`: runs one statement, and shows its outcome.
 
 A definition or question is sent to the coordinator; a SELECT or INSERT runs here (`cli/query.py`).
 """
@@ -29,7 +29,7 @@ def run_statement(
     output: RowsOutput,
     to: Path | None,
 ) -> ExitCode:
-    """`-` for `text` reads it from stdin. Answers how it ended, raises what the leader says."""
+    """Runs `text`, or stdin if it is `-`. Raises the leader's errors."""
     if text == "-":
         text = read_statement(sys.stdin)
     kind = kind_of(text)
@@ -65,7 +65,7 @@ def run_statement(
         if isinstance(answer, Receipt):
             ended()
             names: dict[NodeId, str] = {}
-            # The statement has ended, whatever becomes of the question how its nodes are called.
+            # The statement has ended, even if the names of its nodes can't be looked up.
             with contextlib.suppress(LeaseholdError):
                 names = {node.id: node.name for node in cluster.status().nodes}
             return show_receipt(answer, names, shown)

@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 
 from leasehold.cli.output import Output, ProgressLine, note, say, show_json, show_table
-from leasehold.error_codes import ErrorCode
+from leasehold.cli.vault import damaged
 from leasehold.errors import BadSettings, CheckFailed, typed
 from leasehold.ids import SegmentId
 from leasehold.limits.node_disk import CHECK_PROGRESS_NS
 from leasehold.node.directory.export import export_segment
 from leasehold.node.directory.reset import check_no_reset, check_node_directory, check_vault_or_new
 from leasehold.node.directory.standalone import CheckProgress, Mended, Some, Standalone, Summary
-from leasehold.vault.inspect import check as check_vault
+from leasehold.vault.inspect import examine
 
 MEBIBYTE = 1024 * 1024
 
@@ -27,12 +27,10 @@ class StandaloneOptions(msgspec.Struct, frozen=True, kw_only=True):
     to: Path | None
 
     def validate(self) -> None:
-        """Raises `BadSettings` for what can't be done together."""
+        """Raises `BadSettings` for options that exclude each other."""
         if self.check + self.repair + (self.export is not None) > 1:
-            raise BadSettings(
-                "only one of --check, --repair and --export is allowed",
-                hint="give one of --check, --repair and --export",
-            )
+            hint = "give one of --check, --repair and --export"
+            raise BadSettings("only one of --check, --repair and --export is allowed", hint=hint)
         if (self.export is None) is not (self.to is None):
             raise BadSettings("an export needs both", hint="give --export SEGMENT and --to FILE")
 
@@ -43,7 +41,7 @@ def run_standalone(directory: Path, asked: StandaloneOptions, output: Output) ->
     if asked.check:
         _check_vault(directory, output)
     standalone = asyncio.run(Standalone.open(directory))
-    # Out of the loop, which would hold Ctrl-C back until all has been read.
+    # Outside of the event loop, which would hold Ctrl-C back until all segments are read.
     try:
         if asked.check:
             _check(standalone, output)
@@ -114,11 +112,11 @@ def _how_far(check: CheckProgress) -> str:
 
 
 def _check_vault(directory: Path, output: Output) -> None:
-    """Without it nothing tells what the segments should be."""
+    """Only a whole vault says what the segments should be. Raises `CheckFailed`."""
     check_node_directory(directory)
     check_no_reset(directory)
     check_vault_or_new(directory)
-    findings = check_vault(directory)
+    findings = examine(directory).findings
     if not findings:
         return
     if output is Output.JSON:
@@ -126,11 +124,7 @@ def _check_vault(directory: Path, output: Output) -> None:
     else:
         for one in findings:
             say(one)
-    raise CheckFailed(
-        f"the vault in {directory} is damaged",
-        code=ErrorCode.CORRUPT,
-        hint=f"restore the directory, or start over with `leasehold node reset --dir {typed(directory)}`",
-    )
+    raise damaged(directory)
 
 
 def _check(standalone: Standalone, output: Output) -> None:

@@ -1,4 +1,4 @@
-"""What `leasehold sql` is given: a statement from stdin, and how long it may take."""
+"""A statement from stdin, and durations in options."""
 
 from typing import TextIO
 
@@ -10,9 +10,9 @@ from leasehold.limits.units import SECOND_NS
 
 
 def read_statement(stdin: TextIO) -> str:
-    """All of it, or one character more than can be read: a longer text is refused as what it is.
+    """At most one character more than a statement may have, so that the parser refuses a longer text.
 
-    Raises `Refused` with code BAD_TEXT for bytes that are no text.
+    Raises `Refused` with code BAD_TEXT for bytes that are not text.
     """
     try:
         return stdin.read(STATEMENT_CHARACTERS_MAX + 1)
@@ -23,7 +23,7 @@ def read_statement(stdin: TextIO) -> str:
 
 
 def read_timeout_ns(text: str) -> int:
-    """What `--timeout` says. Raises `BadSettings`."""
+    """A value of `--timeout`. Raises `BadSettings`."""
     timeout_ns = read_duration_ns("--timeout", text)
     if timeout_ns == 0:
         raise BadSettings("--timeout: the duration must be longer than zero", hint="write 2s or 500ms")
@@ -31,12 +31,12 @@ def read_timeout_ns(text: str) -> int:
 
 
 def read_timeout_s(text: str | None) -> float | None:
-    """What `--timeout` says, in seconds; None where it is not given. Raises `BadSettings`."""
+    """A value of `--timeout` in seconds; None if it is not given. Raises `BadSettings`."""
     return None if text is None else read_timeout_ns(text) / SECOND_NS
 
 
 def read_duration_ns(option: str, text: str) -> int:
-    """What an option says that is a duration. Raises `BadSettings`, which names it."""
+    """A duration that is the value of an option. Raises `BadSettings`, which names the option."""
     try:
         return parse_duration(text)
     except Refused as error:

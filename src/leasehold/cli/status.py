@@ -1,10 +1,14 @@
-"""`leasehold status`: the nodes, their leases, and how far those are that are on their way in."""
+"""`leasehold status`: the coordinators, the nodes, their leases, and the progress of recoveries."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
 from leasehold.cli.recovery import recovery_json, recovery_line
+from leasehold.client.coordinators import Coordinators
+from leasehold.client.locate import coordinator_names
+from leasehold.core.data.coordinator_client import CoordinatorRole
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.messages import ClusterStatus
 from leasehold.limits.lease import SILENT_SHOWN_NS
@@ -17,49 +21,30 @@ _ENDS: Final = {
     "SURRENDERED": "it was stopped cleanly {ago} s ago",
     "REFUSED": "the coordinator ended its session {ago} s ago; the coordinator's log says why",
 }
-"""What is said of a node that is not connected, by how its last session ended."""
+"""What status says about a node that is not connected, by the end of its last session."""
 
 
-def show_status(status: ClusterStatus, output: Output) -> None:
-    """The nodes and their leases."""
-    silent_ms = {one.node: one.silent_ns // MILLISECOND_NS for one in status.silences}
-    ends = {one.node: one for one in status.session_ends}
+class ShownCoordinator(NamedTuple):
+    """A line about a coordinator."""
+
+    name: str
+    address: str
+    role: CoordinatorRole
+
+
+def show_cluster(cluster: Coordinators, output: Output) -> None:
+    """The coordinators, the nodes and their leases."""
+    status, names = cluster.status(), coordinator_names(cluster.target)
+    coordinators = [
+        ShownCoordinator(names.get(address, address), address, role) for address, role in cluster.roles().items()
+    ]
+    show_status(status, output, coordinators)
+
+
+def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[ShownCoordinator] = ()) -> None:
+    """What the leader tells of the nodes, and what the coordinators tell of themselves."""
     if output is Output.JSON:
-        lacked = {one.node: one.segments for one in status.lacked}
-        show_json(
-            {
-                "cluster_id": status.cluster_id,
-                "term": status.term,
-                "revision": status.revision,
-                "bound_ms": milliseconds(status.bound_ns),
-                "anybody_may_join": status.anybody_may_join,
-                "segments_short": status.segments_short,
-                "segments_lost": status.segments_lost,
-                "clock_ahead_s": status.clock_ahead_ns // SECOND_NS,
-                "nodes": [
-                    {
-                        "id": node.id,
-                        "name": node.name,
-                        "address": node.address,
-                        "incarnation": node.incarnation,
-                        "state": node.state,
-                        "applied_revision": node.applied_revision,
-                        "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
-                        "stage": node.stage,
-                        "recovery": recovery_json(node.recovery),
-                        "seen": node.seen,
-                        "segments_short": node.segments_short,
-                        "segments_alone": node.segments_alone,
-                        "segments_lacked": lacked.get(node.id, 0),
-                        "silent_ms": silent_ms.get(node.id),
-                        "disk_full": node.id in status.disks_full,
-                        "session_end": None if (end := ends.get(node.id)) is None else end.how,
-                        "session_ended_ms": None if end is None else end.ago_ns // MILLISECOND_NS,
-                    }
-                    for node in status.nodes
-                ],
-            }
-        )
+        show_json(_as_json(status) | {"coordinators": [one._asdict() for one in coordinators]})
         return
     say(
         f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
@@ -77,6 +62,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
             f" time\nhint: correct the clock; if it is right, ALTER CLUSTER SET clock_step = '..' to more than that,"
             " and back a minute later"
         )
+    if len(coordinators) > 1:
+        show_table(["coordinator", "address", "role"], coordinators)
     columns = ["id", "name", "address", "incarnation", "state", "applied", "lease ms"]
     rows = [
         (
@@ -95,9 +82,11 @@ def show_status(status: ClusterStatus, output: Output) -> None:
         columns.append("seen")
         rows = [(*row, told) for row, told in zip(rows, seen, strict=True)]
     show_table(columns, rows)
+    silent_ns = {one.node: one.silent_ns for one in status.silences}
+    ends = {one.node: one for one in status.session_ends}
     for node in status.nodes:
-        if (silent := silent_ms.get(node.id, 0)) * MILLISECOND_NS >= SILENT_SHOWN_NS:
-            say(f"{node.name}: connected, silent for {silent / 1000:.1f} s: it is paused, or its machine hangs")
+        if (silent := silent_ns.get(node.id, 0)) >= SILENT_SHOWN_NS:
+            say(f"{node.name}: connected, silent for {silent / SECOND_NS:.1f} s: it is paused, or its machine hangs")
         if node.id in status.disks_full:
             say(f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk")
         if (end := ends.get(node.id)) is not None and end.how in _ENDS:
@@ -106,3 +95,41 @@ def show_status(status: ClusterStatus, output: Output) -> None:
             say(f"{node.name}: {line}")
     for line in copies_lines(status):
         say(line)
+
+
+def _as_json(status: ClusterStatus) -> dict[str, Any]:
+    silent_ms = {one.node: one.silent_ns // MILLISECOND_NS for one in status.silences}
+    ends = {one.node: one for one in status.session_ends}
+    lacked = {one.node: one.segments for one in status.lacked}
+    return {
+        "cluster_id": status.cluster_id,
+        "term": status.term,
+        "revision": status.revision,
+        "bound_ms": milliseconds(status.bound_ns),
+        "anybody_may_join": status.anybody_may_join,
+        "segments_short": status.segments_short,
+        "segments_lost": status.segments_lost,
+        "clock_ahead_s": status.clock_ahead_ns // SECOND_NS,
+        "nodes": [
+            {
+                "id": node.id,
+                "name": node.name,
+                "address": node.address,
+                "incarnation": node.incarnation,
+                "state": node.state,
+                "applied_revision": node.applied_revision,
+                "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
+                "stage": node.stage,
+                "recovery": recovery_json(node.recovery),
+                "seen": node.seen,
+                "segments_short": node.segments_short,
+                "segments_alone": node.segments_alone,
+                "segments_lacked": lacked.get(node.id, 0),
+                "silent_ms": silent_ms.get(node.id),
+                "disk_full": node.id in status.disks_full,
+                "session_end": None if (end := ends.get(node.id)) is None else end.how,
+                "session_ended_ms": None if end is None else end.ago_ns // MILLISECOND_NS,
+            }
+            for node in status.nodes
+        ],
+    }

@@ -1,5 +1,6 @@
-"""`leasehold vault`: what a node's vault holds, and whether it is whole. Nothing in its directory changes."""
+"""`leasehold vault`: what a node's vault holds, and whether it is damaged. It changes nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -31,7 +32,7 @@ def show(directory: NodeDir, output: Out = Output.TABLE) -> None:
         "durable_revision": found.durable,
         "history_hash": found.lineage.hex(),
         "coordinators": list(found.coordinators),
-        "keys": found.keys,
+        "keys": sum(one.keys for one in found.families),
     }
     if output is Output.JSON:
         families = [{"prefix": one.prefix, "keys": one.keys, "size_bytes": one.size_bytes} for one in found.families]
@@ -59,8 +60,13 @@ def check(directory: NodeDir, output: Out = Output.TABLE) -> None:
         if not checked.findings:
             say(f"the vault is whole, at revision {checked.revision}")
     if checked.findings:
-        raise CheckFailed(
-            f"the vault in {directory} is damaged",
-            code=ErrorCode.CORRUPT,
-            hint=f"restore the directory, or start over with `leasehold node reset --dir {typed(directory)}`",
-        )
+        raise damaged(directory)
+
+
+def damaged(directory: Path) -> CheckFailed:
+    """The error for a damaged vault."""
+    return CheckFailed(
+        f"the vault in {directory} is damaged",
+        code=ErrorCode.CORRUPT,
+        hint=f"restore the directory, or start over with `leasehold node reset --dir {typed(directory)}`",
+    )

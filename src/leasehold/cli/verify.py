@@ -1,5 +1,4 @@
-"""`leasehold verify`: holds every batch that every node released against the receipts (rule in
-`core/lease/audit.py`)."""
+"""`leasehold verify`: checks each batch that a node released against the receipts (rule in `core/lease/audit.py`)."""
 
 from pathlib import Path
 
@@ -15,7 +14,7 @@ EXAMPLES_MAX = 5
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at, and what broke the rule; a few of those as examples."""
+    """How much was checked, how much broke the rule, and a few examples of that."""
 
     batches: int
     statements: int
@@ -24,7 +23,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(directory: Path, user: str | None = None, timeout: str | None = None) -> Verified:
-    """Reads the serve logs of all nodes, dead ones included, and the receipts of all statements still known."""
+    """Reads the serve logs of all nodes, dead ones too, and the receipts of all statements still known."""
     local = LocalCluster(directory)
     with connected(Coordinators, directory, user, timeout=timeout) as cluster:
         known = cluster.barriers()

@@ -1,4 +1,4 @@
-"""`leasehold node wait`: until a node serves, or its segments have all their copies, and what it does meanwhile."""
+"""`leasehold node wait`: waits until a node serves, or its segments have all their copies, and shows its progress."""
 
 from pathlib import Path
 from typing import Final
@@ -21,38 +21,33 @@ from leasehold.local.process import Process
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 JOINING: Final = "JOINING"
-"""Of a process that runs and has not been let in: the leader tells of the one before it."""
+"""The state of a process that has not joined yet, while the leader still reports its predecessor."""
 
 
 def wait_for_node(directory: Path, wanted: str, timeout_ns: int, *, whole: bool = False) -> NodeStatus:
-    """Returns once the node of that name, or number, is ACTIVE; of a cluster on this machine, as the process that runs.
-    If `whole`, once each segment of its buckets is on as many nodes as its table wants, too.
+    """Returns once the node with that name or number is ACTIVE; for a node on this machine, the process that runs now.
+    If `whole`, each segment of its buckets must also be on as many nodes as its table wants.
 
-    Raises `Unreachable` with code NOT_SERVING that names its state and what to do, or NOT_WHOLE, or what kept the
-    cluster from answering.
+    Raises `Unreachable` with code NOT_SERVING or NOT_WHOLE, or the error of a cluster that does not answer.
     """
     clock = BoottimeClock()
     deadline_ns = clock.now_ns() + timeout_ns
-    line = Line()
-    try:
-        with Coordinators(directory) as cluster:
-            while True:
-                node, trouble = _look(cluster, wanted)
-                if node is not None and _is_local(directory, node.name):
-                    process = Process(directory / node.name)
-                    node = of_this_process(node, process.running() is not None, read_address(process.directory))
-                if node is not None and node.state == "ACTIVE" and (not whole or node.segments_short == 0):
-                    return node
-                state = state_words(node, trouble)
-                if clock.now_ns() >= deadline_ns:
-                    if node is not None and node.state == "ACTIVE":
-                        raise not_whole(directory, node, timeout_ns)
-                    raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
-                waits = node is not None and node.stage == "WAITING"  # each second is no news of its own
-                line.show(f"{wanted}: {state}", "WAITING" if waits else None)
-                sleep_ns(NODE_WAIT_POLL_NS)
-    finally:
-        line.done()
+    with Line() as line, Coordinators(directory) as cluster:
+        while True:
+            node, trouble = _look(cluster, wanted)
+            if node is not None and _is_local(directory, node.name):
+                process = Process(directory / node.name)
+                node = of_this_process(node, process.running() is not None, read_address(process.directory))
+            if node is not None and node.state == "ACTIVE" and (not whole or node.segments_short == 0):
+                return node
+            state = state_words(node, trouble)
+            if clock.now_ns() >= deadline_ns:
+                if node is not None and node.state == "ACTIVE":
+                    raise _not_whole(directory, node, timeout_ns)
+                raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
+            waits = node is not None and node.stage == "WAITING"  # a countdown is not a change
+            line.show(f"{wanted}: {state}", "WAITING" if waits else None)
+            sleep_ns(NODE_WAIT_POLL_NS)
 
 
 def _look(cluster: Coordinators, wanted: str) -> tuple[NodeStatus | None, LeaseholdError | None]:
@@ -65,13 +60,15 @@ def _look(cluster: Coordinators, wanted: str) -> tuple[NodeStatus | None, Leaseh
 
 
 def _is_local(directory: Path, name: str) -> bool:
-    """Whether it is one of the nodes that `leasehold up` starts there."""
+    """Whether `leasehold up` starts this node in the directory."""
     return (directory / CLUSTER_FILE).exists() and name in read_cluster_file(directory).nodes
 
 
 def of_this_process(node: NodeStatus, runs: bool, address: str | None) -> NodeStatus:
-    """What the leader says of a node, as it is for the process of it that runs here, if one `runs`, at `address`: a
-    killed one's lease runs on for a while, and must not pass for that of the next, which waits for its end."""
+    """The leader's status of a node, corrected for the process that `runs` on this machine at `address`, if any.
+
+    The lease of a killed process goes on for a while. It is not the lease of the next process, which waits for its end.
+    """
     if not runs:
         return msgspec.structs.replace(node, state="DOWN")
     return node if address == node.address else msgspec.structs.replace(node, state=JOINING)
@@ -90,8 +87,7 @@ def state_words(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
     return f"{node.state}, {words}" if words else node.state
 
 
-def not_whole(directory: Path, node: NodeStatus, timeout_ns: int) -> Unreachable:
-    """It serves, and segments of its buckets lack copies."""
+def _not_whole(directory: Path, node: NodeStatus, timeout_ns: int) -> Unreachable:
     return Unreachable(
         f"{node.name} serves, but after {render_duration(timeout_ns)} copies are missing: {node_copies(node)}",
         code=ErrorCode.NOT_WHOLE,
@@ -100,7 +96,7 @@ def not_whole(directory: Path, node: NodeStatus, timeout_ns: int) -> Unreachable
 
 
 def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
-    """It does not serve in time: what it is, and what to type."""
+    """The error for a node that does not serve in time; its hint depends on the state."""
     where = f"--dir {typed(directory)}"
     wanted = wanted if node is None else node.name
     is_local = _is_local(directory, wanted)

@@ -4,25 +4,22 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from leasehold.durable import sync_folder
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, typed
 
-COORDINATOR: Final = "coordinator"
-"""The folder of it, and its name, in a cluster on this machine."""
 ADDRESS_FILE = "address"
 GOSSIP_FILE = "gossip"
 
 
 def write_address(directory: Path, address: str) -> None:
-    """Says where a process listens, once it does; replaced whole."""
+    """Writes down where a process listens."""
     write_whole(directory / ADDRESS_FILE, address.encode())
 
 
 def read_address(directory: Path) -> str | None:
-    """Where a process said that it listens, None if it never did."""
+    """Where the process in a directory listens; None if it has not written that down."""
     try:
         return (directory / ADDRESS_FILE).read_text().strip()
     except FileNotFoundError:
@@ -30,22 +27,21 @@ def read_address(directory: Path) -> str | None:
 
 
 def write_gossip_address(directory: Path, address: str) -> None:
-    """Says where a process hears gossip, once it does; replaced whole."""
+    """Writes down where a process receives gossip."""
     write_whole(directory / GOSSIP_FILE, address.encode())
 
 
 def check_not_of_another(directory: Path, own: str, others: Mapping[str, str]) -> None:
-    """Raises `BadDirectory` for a directory without the file `own` and with a file of `others`, whose it is by that.
-
-    Two processes in one directory would write their addresses over each other's."""
+    """Raises `BadDirectory` for a directory that has one of the files `others`, but not the file `own`: two kinds of
+    process in one directory would overwrite each other's addresses."""
     there = next((what for name, what in others.items() if (directory / name).exists()), None)
     if there is not None and not (directory / own).exists():
         raise BadDirectory(f"{directory} is the directory of {there}", hint="choose another --dir")
 
 
 def make_directory(directory: Path) -> None:
-    """Makes a directory and those above it, unless it is there; what is made is its owner's alone, since tokens and
-    password hashes lie in it, and outlives the machine, since what is synced in it must. Raises `BadDirectory`."""
+    """Makes a directory and its parents, each synced to disk. Only the owner can use them: they will hold tokens and
+    password hashes. Raises `BadDirectory`."""
     try:
         missing = [one for one in (directory, *directory.parents) if not one.exists()]
         for one in reversed(missing):
@@ -58,7 +54,7 @@ def make_directory(directory: Path) -> None:
 
 
 def names_in(directory: Path) -> list[str]:
-    """What a directory holds, in order. Raises `BadDirectory`."""
+    """The sorted names in a directory. Raises `BadDirectory`."""
     try:
         return sorted(entry.name for entry in directory.iterdir())
     except OSError as error:
@@ -66,8 +62,8 @@ def names_in(directory: Path) -> list[str]:
 
 
 def check_not_writable_by_others(directory: Path) -> None:
-    """Raises `BadDirectory` (WRITABLE_BY_OTHERS) for a directory in which another user could exchange files: which
-    program runs and whom it trusts goes by these."""
+    """Raises `BadDirectory` (WRITABLE_BY_OTHERS) if another user could replace files in the directory: they decide
+    which coordinator is trusted."""
     found = directory.stat()
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadDirectory(
@@ -84,8 +80,8 @@ def check_not_writable_by_others(directory: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file so that a reader sees the old or the new content, also after a crash. Its owner alone may read
-    it, whatever the umask; a link that is there under its name is replaced, and none is followed."""
+    """Replaces a file in one step, also if the machine crashes. Only the owner may read it, whatever the umask. A
+    symbolic link of that name is replaced, not followed."""
     scratch = path.with_name(path.name + ".new")
     try:
         scratch.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How the processes of one machine come to share a physical topology: one key, and each asks all others."""
+"""Gossip among the processes of a local cluster: they share one key, and each has all others as seeds."""
 
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ KEY_SCRATCH: Final = f"{KEY_FILE}.new"
 
 
 def make_key(directory: Path) -> None:
-    """Makes the key of the cluster in this directory, once. One that is cut off leaves nothing that counts."""
+    """Makes the key of the cluster in this directory, unless it exists; in one step, also if it is interrupted."""
     key = directory / KEY_FILE
     if not key.exists():
         scratch = directory / KEY_SCRATCH
@@ -24,10 +24,7 @@ def make_key(directory: Path) -> None:
 
 
 def gossip_words(process: Path) -> list[str]:
-    """What the command line of the process in that directory says of it: all others beside it are its seeds.
-
-    Nothing where there is no key: processes that were started before there was one run on without.
-    """
+    """The options for gossip of the process in that directory; none if the cluster has no key, as older ones."""
     key = process.parent / KEY_FILE
     if not key.exists():
         return []
@@ -37,7 +34,7 @@ def gossip_words(process: Path) -> list[str]:
 
 
 def _address_in(file: Path) -> str | None:
-    """What a process wrote of itself, if it is what one started here can ask: it is a hint, and holds nobody up."""
+    """The address that a process wrote down; None if it is not usable: a seed is only a hint."""
     try:
         address = file.read_text()
         host, port = loopback(address)

@@ -1,4 +1,4 @@
-"""How long a command waits for processes that it starts on this machine, and what it says meanwhile."""
+"""How long a command waits for processes that it starts, and what it prints meanwhile."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,12 +10,8 @@ from leasehold.local.process import Process
 
 
 class ProcessPatience:
-    """Waits for processes as long as they run and make progress, until a deadline.
-
-    A process makes progress if it has used CPU time or written to its log during the last START_STALL_NS: on a machine
-    under heavy load it does so slowly. `pause` is how it waits, `tell` gets a line for people each START_TELL_NS, and
-    `now_ns` reads the clock.
-    """
+    """Waits for processes as long as they run and make progress, until a deadline. A process makes progress if it has
+    used CPU time or written to its log during the last START_STALL_NS. `tell` gets a line each START_TELL_NS."""
 
     def __init__(
         self,
@@ -32,11 +28,8 @@ class ProcessPatience:
         self._progress: dict[str, tuple[object, int]] = {}
 
     def wait(self, what: str, processes: Sequence[Process]) -> None:
-        """One pause between two looks at whether `what`, as "node-1 to listen", has come true.
-
-        Raises `Refused` (DID_NOT_START) if one of the processes has ended, `Unreachable` if one of them makes no
-        progress or the deadline has passed.
-        """
+        """One pause while the caller waits for `what`, for example "node-1 to listen". Raises `Refused` (DID_NOT_START)
+        if a process has ended, `Unreachable` if one makes no progress or the deadline has passed."""
         now_ns = self._now_ns()
         for process in processes:
             process.check_runs()

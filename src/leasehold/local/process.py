@@ -14,23 +14,18 @@ import psutil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.processes import END_POLL_NS, STOP_WAIT_NS
-from leasehold.local.files import (
-    ADDRESS_FILE,
-    GOSSIP_FILE,
-    make_directory,
-    write_whole,
-)
+from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, make_directory, write_whole
 from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 _LOG_TAIL_BYTES = 4096
 _SHELL: Final = "/bin/sh"
 _WHEN_RELEASED: Final = 'read -r _ && exec "$@" </dev/null'
-"""Becomes the process, under the same pid, once a line comes; ends if stdin ends before."""
+"""Becomes the process, with the same pid, as soon as it reads a line; exits if stdin ends before."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Which process a pid file means: a pid alone may have been given to another process since."""
+    """The process that a pid file names: the kernel may give the pid alone to another process."""
 
     pid: int
     started: float
@@ -42,16 +37,12 @@ class Process:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.name = directory.name
+        self.log = directory / "log"
+        """Its stdout and stderr."""
         self._log_began = 0
 
-    @property
-    def log(self) -> Path:
-        """Where its stdout and stderr go."""
-        return self.directory / "log"
-
     def running(self) -> psutil.Process | None:
-        """The live process, or None. A paused one is alive, and one with a thread that has not ended: it holds locks.
-        One that waits to be reaped is not."""
+        """The live process, or None. A zombie is alive only while one of its threads runs, since that holds locks."""
         try:
             known = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity)
             process = psutil.Process(known.pid)
@@ -61,24 +52,25 @@ class Process:
             return None
         if ended and same:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(known.pid, os.WNOHANG)  # ours to reap if we started it
+                os.waitpid(known.pid, os.WNOHANG)  # reaps it if it is a child of this process
         return process if same and not ended else None
 
     def start(self, arguments: list[str]) -> None:
-        """Starts it in a session of its own, so that it outlives this process; returns at once.
+        """Starts it as `leasehold` with these arguments; see `run`."""
+        self.run([sys.executable, "-m", "leasehold.cli.main", *arguments])
 
-        Raises `BadDirectory` where its directory can't be used.
-        """
+    def run(self, command: list[str]) -> None:
+        """Starts it in a session of its own, so that it outlives this process; returns at once. Raises
+        `BadDirectory`."""
         make_directory(self.directory)
         for name in (ADDRESS_FILE, GOSSIP_FILE):
             (self.directory / name).unlink(missing_ok=True)
         self._log_began = self.log.stat().st_size if self.log.exists() else 0
-        # It begins once this process has written its pid, and ends if this process dies before: no process runs
-        # that no pid file names.
+        # It begins only once its pid file is written: a process without a pid file would never be found again.
         held, release = os.pipe()
         try:
-            pid = spawn(held, self.log, arguments, _without_ours(os.environ))
-            # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
+            pid = spawn(held, self.log, command, _without_ours(os.environ))
+            # The pid can't mean another process yet: a child that has ended keeps it until it is reaped.
             identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
             write_whole(self.directory / "pid", msgspec.json.encode(identity))
             os.write(release, b"\n")
@@ -87,7 +79,7 @@ class Process:
             os.close(release)
 
     def check_runs(self) -> None:
-        """Raises `Refused` with what it said last if it has ended."""
+        """Raises `Refused` with its last words if it has ended."""
         if self.running() is None:
             raise Refused(
                 f"{self.name} ended at once: {self.last_words()}",
@@ -96,7 +88,7 @@ class Process:
             )
 
     def used(self) -> tuple[object, int]:
-        """Changes whenever the process has used CPU time or has written to its log."""
+        """CPU times and log size: they change whenever the process makes progress."""
         process = self.running()
         try:
             times = None if process is None else process.cpu_times()[:2]
@@ -105,7 +97,6 @@ class Process:
         return times, self.log.stat().st_size if self.log.exists() else 0
 
     def is_paused(self) -> bool:
-        """Whether it runs and has been stopped in its tracks."""
         process = self.running()
         return process is not None and process.status() == psutil.STATUS_STOPPED
 
@@ -120,10 +111,10 @@ class Process:
             )
         process.send_signal(number)
 
-    def wait_until_gone(self, timeout_ns: int = STOP_WAIT_NS) -> bool:
-        """Returns once the process has ended, reaped by its parent or not; False if it has not in time."""
+    def wait_until_gone(self) -> bool:
+        """Returns once the process has ended; False if it has not within STOP_WAIT_NS."""
         clock = BoottimeClock()
-        deadline_ns = clock.now_ns() + timeout_ns
+        deadline_ns = clock.now_ns() + STOP_WAIT_NS
         while self.running() is not None:
             if clock.now_ns() >= deadline_ns:
                 return False
@@ -131,7 +122,7 @@ class Process:
         return True
 
     def stop(self) -> None:
-        """Ends it in order if it listens to that, and for certain after a bounded time."""
+        """Ends it by SIGTERM, and by SIGKILL if that takes too long."""
         with contextlib.suppress(Refused, psutil.NoSuchProcess):
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
@@ -140,13 +131,12 @@ class Process:
                 self.wait_until_gone()
 
     def last_words(self) -> str:
-        """The error that ended it, else the last line it logged; of an earlier run only if we did not start it."""
+        """The error that ended it, else the last line of its log; since `start`, if this object started it."""
         lines = self._last_lines()
         errors = [line for line in lines if line.startswith("error [")]
         return (errors or lines or ["it left no log"])[-1]
 
     def _last_hint(self) -> str:
-        """What that error says to do."""
         hints = [line.removeprefix("hint: ") for line in self._last_lines() if line.startswith("hint: ")]
         return f"{hints[-1]}; " if hints else ""
 
@@ -159,13 +149,12 @@ class Process:
             return []
 
 
-def spawn(held: int, log: Path, arguments: list[str], environment: Mapping[str, str]) -> int:
-    """Starts `leasehold` with these arguments, in a session of its own, once a line comes from `held`; its pid. What it
-    writes to stdout and stderr goes to `log`."""
+def spawn(held: int, log: Path, command: list[str], environment: Mapping[str, str]) -> int:
+    """Starts a command as soon as a line comes from `held`; returns its pid. Its stdout and stderr go to `log`."""
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         _SHELL,
-        [_SHELL, "-c", _WHEN_RELEASED, _SHELL, sys.executable, "-m", "leasehold.cli.main", *arguments],
+        [_SHELL, "-c", _WHEN_RELEASED, _SHELL, *command],
         environment,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, held, 0),
@@ -173,10 +162,10 @@ def spawn(held: int, log: Path, arguments: list[str], environment: Mapping[str, 
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
-        setsigmask=[],  # a child that inherits blocked signals could not be told to stop
+        setsigmask=[],  # a child that inherits blocked signals could not be stopped
     )
 
 
 def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
-    """A variable meant for one process, or for a person's commands, must not reach all that are started here."""
+    """The environment without Leasehold's own variables: they are meant for the command that a person types."""
     return {key: value for key, value in environment.items() if not key.startswith("LEASEHOLD_") or key == FAULT}

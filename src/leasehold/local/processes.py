@@ -1,17 +1,21 @@
-"""Clusters on this machine: starts, signals and watches over real processes, all below one directory.
+"""Clusters on this machine: starts, signals and watches processes, all below one directory.
 
-<directory>/cluster.key         the secret of their gossip
+<directory>/cluster.key         the key of the cluster
 <directory>/cluster.json        what `leasehold.connect(directory)` reads
 <directory>/coordinator/        its meta storage, addresses, pid and log
 <directory>/node-1/ ..          a node's vault, segments, serve log, addresses, pid and log
+
+With several coordinators:
+<directory>/coordinator-1/ ..   a replica of the meta storage, addresses, pid and log
+<directory>/members.json        the members of the store that keeps the meta storage
+<directory>/meta-1/ ..          a member's data, pid and log
 """
 
 import contextlib
 import fcntl
 import os
 import signal
-import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,15 +23,20 @@ import msgspec
 import psutil
 
 from leasehold.client.coordinators import Coordinators
-from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile, read_cluster_file
+from leasehold.client.locate import (
+    CLUSTER_FILE,
+    CLUSTER_FILE_VERSION,
+    COORDINATOR,
+    KEY_FILE,
+    ClusterFile,
+    read_cluster_file,
+)
 from leasehold.core.words.messages import ClusterStatus
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
-from leasehold.limits.messages import FORMAT_VERSION
-from leasehold.limits.processes import LOCAL_NODES, LOCAL_NODES_MAX, START_WAIT_NS, START_WATCH_NS
+from leasehold.limits.processes import LOCAL_COORDINATORS, LOCAL_NODES, LOCAL_NODES_MAX, START_WAIT_NS, START_WATCH_NS
 from leasehold.local.files import (
-    COORDINATOR,
     check_not_writable_by_others,
     make_directory,
     names_in,
@@ -35,18 +44,17 @@ from leasehold.local.files import (
     write_whole,
 )
 from leasehold.local.gossip import KEY_SCRATCH, gossip_words, make_key
+from leasehold.local.members import MEMBERS_FILE, LocalMembers, find_etcd
 from leasehold.local.patience import ProcessPatience
+from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
 from leasehold.local.wait import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 
 class LocalCluster:
-    """All processes of the cluster in one directory.
-
-    `pause` is how it waits: what that raises ends the waiting. `tell` gets what it waits for. It gives up at `until_ns`
-    of the boot-time clock, by default START_WAIT_NS after each call.
-    """
+    """All processes of the cluster in one directory. `tell` gets lines for people about waiting; an error that `pause`
+    raises ends it. A call gives up at `until_ns` of the boot-time clock, by default START_WAIT_NS after it began."""
 
     def __init__(
         self,
@@ -59,11 +67,16 @@ class LocalCluster:
         self._pause = pause
         self._tell = tell
         self._until_ns = until_ns
+        self._members = LocalMembers(self.directory)
 
     @property
     def coordinator(self) -> Process:
-        """The coordinator's process."""
-        return Process(self.directory / COORDINATOR)
+        """The first coordinator, in many clusters the only one."""
+        return self.coordinators()[0]
+
+    def coordinators(self) -> list[Process]:
+        """The coordinators' processes, in the order of their names; `up` may not have started all of them yet."""
+        return [Process(self.directory / name) for name in self._known_coordinators(self._known())]
 
     def nodes(self) -> list[Process]:
         """The nodes' processes, in the order of their names."""
@@ -72,32 +85,45 @@ class LocalCluster:
     def node(self, name: str) -> Process:
         """A node by its name or number. Raises `NotFound`."""
         wanted = f"node-{name}" if name.isdigit() else name
-        for process in [*self.nodes(), self.coordinator]:
+        processes = [*self.nodes(), *self.coordinators(), *self._members.processes()]
+        for process in processes:
             if process.name == wanted:
                 return process
-        known = ", ".join(process.name for process in self.nodes())
-        raise NotFound(f"no node {name!r} in {self.directory}", hint=f"there are {known}, and the coordinator")
+        known = ", ".join(process.name for process in processes)
+        raise NotFound(f"no process {name!r} in {self.directory}", hint=f"there are {known}")
 
-    # ------------------------------------------------------------ up and down
+    def up(self, nodes: int | None = None, coordinators: int | None = None) -> ClusterFile:
+        """Starts every process that does not run, and makes the cluster first if the directory is empty. `nodes` and
+        `coordinators` are by default the numbers that the cluster has, LOCAL_NODES and 1 for a new one. A node that was
+        removed is left out.
 
-    def up(self, nodes: int | None = None) -> ClusterFile:
-        """Starts what does not run, making the cluster first if the directory is empty: `nodes` of them, by default
-        those that it has, LOCAL_NODES of a new one. A node that was removed from the cluster is left out.
-
-        Killed at any step, it can be called again: it goes on from what is there.
-
-        Raises `Refused` (RUNNING) if all of it runs already, `BadDirectory` for a directory that holds other things.
+        Can be called again after it was killed at any step. Raises `Refused` (RUNNING) if all of it runs already,
+        `BadDirectory` for a directory that holds other files.
         """
         if nodes is not None and not 1 <= nodes <= LOCAL_NODES_MAX:
             raise BadSettings(f"{nodes} nodes on one machine", hint=f"choose 1 to {LOCAL_NODES_MAX}")
+        if coordinators is not None and coordinators not in LOCAL_COORDINATORS:
+            raise BadSettings(
+                f"{coordinators} coordinators on one machine",
+                hint=f"choose one of {', '.join(map(str, LOCAL_COORDINATORS))}",
+            )
+        if coordinators in LOCAL_COORDINATORS[1:]:
+            find_etcd()
         self._check_directory()
         with self._alone():
             file = self._known()
+            made = self._begun() if file is None else len(file.coordinators)
+            if made is not None and coordinators not in {None, made}:
+                raise Refused(
+                    f"the cluster in {self.directory} has {made} coordinators",
+                    code=ErrorCode.OTHER_COORDINATORS,
+                    hint="leave out --coordinators, or choose another --dir for a new cluster",
+                )
             count = nodes if nodes is not None else 0 if file is not None else LOCAL_NODES
             names = tuple(f"node-{number}" for number in range(1, count + 1))
             if file is not None:
                 names = tuple(sorted({*names, *file.nodes}, key=lambda name: (len(name), name)))
-                processes = [self.coordinator, *(Process(self.directory / name) for name in names)]
+                processes = [*self.coordinators(), *(Process(self.directory / name) for name in names)]
                 if all(process.running() and read_address(process.directory) for process in processes):
                     raise Refused(
                         f"a cluster already runs in {self.directory}",
@@ -106,11 +132,16 @@ class LocalCluster:
                     )
             make_key(self.directory)
             patience = self._patience()
-            address = self._start_coordinator(None if file is None else file.coordinator, patience)
-            cluster_id = self._initialise(address, patience, known=file is not None)
-            file = ClusterFile(format=FORMAT_VERSION, cluster_id=cluster_id, coordinator=address, nodes=names)
+            if coordinators is not None and coordinators in LOCAL_COORDINATORS[1:]:
+                self._members.draw(coordinators)
+            for member in self._members.processes():
+                if member.running() is None:
+                    self._members.start(member)
+            addresses = self._start_coordinators(self._known_coordinators(file), patience)
+            cluster_id = self._initialise(addresses, patience, known=file is not None)
+            file = ClusterFile(format=CLUSTER_FILE_VERSION, cluster_id=cluster_id, coordinators=addresses, nodes=names)
             write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
-            removed = self._start_nodes(names, address, patience)
+            removed = self._start_nodes(names, addresses, patience)
             if removed:
                 file = msgspec.structs.replace(file, nodes=tuple(name for name in names if name not in removed))
                 write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
@@ -119,19 +150,19 @@ class LocalCluster:
                 self._tell(f"{name} was removed from the cluster and is not started; {reset} makes it a new node")
             return file
 
-    def _start_nodes(self, names: tuple[str, ...], address: str, patience: ProcessPatience) -> list[str]:
-        """Starts what does not run: known nodes together, new ones in turn, so that node-2 gets id 2.
-
-        Answers which have ended because they were removed from the cluster.
-        """
+    def _start_nodes(
+        self, names: tuple[str, ...], coordinators: Mapping[str, str], patience: ProcessPatience
+    ) -> list[str]:
+        """Starts known nodes together, and new ones in turn, so that node-2 gets id 2. Returns those that have ended
+        because they were removed from the cluster."""
         removed: list[str] = []
-        with Coordinators(address) as cluster:
+        with Coordinators(",".join(coordinators.values())) as cluster:
             registered = {node.name for node in cluster.status().nodes}
             started: list[Process] = []
             for name in names:
                 process = Process(self.directory / name)
                 if process.running() is None:
-                    self._spawn_node(process, address)
+                    self._spawn_node(process, coordinators)
                 if name in registered:
                     started.append(process)
                     continue
@@ -147,60 +178,71 @@ class LocalCluster:
         return removed
 
     def down(self) -> list[str]:
-        """Stops everything; answers the names of what had been running. Nodes first: they give their leases back.
-
-        Raises `BadDirectory` where there is no cluster, and nothing of one that is still being made.
-        """
-        if (self.directory / CLUSTER_FILE).exists() or self.coordinator.running() is None:
-            nodes = self.nodes()
-        else:
+        """Stops everything, nodes first, so that they can give their leases back. Returns the names of all that ran.
+        Raises `BadDirectory` if there is no cluster, not even an unfinished one."""
+        if (self.directory / CLUSTER_FILE).exists():
+            coordinators, nodes = self.coordinators(), self.nodes()
+        else:  # `up` did not get far
+            coordinators = self.coordinators()
+            if not any(process.running() for process in [*coordinators, *self._members.processes()]):
+                self.nodes()  # says that there is no cluster
             nodes = [Process(path) for path in sorted(self.directory.glob("node-*"))]
-        stopped = [process for process in [*nodes, self.coordinator] if process.running()]
-        for process in stopped:
-            if process.name != COORDINATOR:
+        groups = [nodes, coordinators, self._members.processes()]
+        stopped: list[str] = []
+        for group in groups:
+            running = [process for process in group if process.running()]
+            for process in running:
                 with contextlib.suppress(psutil.NoSuchProcess, Refused):
                     process.signal(signal.SIGCONT)
                     process.signal(signal.SIGTERM)
-        for process in stopped:
-            process.stop()
-        return [process.name for process in stopped]
-
-    # ------------------------------------------------------------ single processes
+            for process in running:
+                process.stop()
+            stopped += [process.name for process in running]
+        return stopped
 
     def start_coordinator(self, address: str | None) -> str:
-        """Starts the coordinator unless it runs; under its old address if it had one, since nodes know that one."""
-        return self._start_coordinator(address, self._patience())
+        """Starts the only coordinator unless it runs, at its old address if it has one, since nodes know that."""
+        return self._start_coordinators({COORDINATOR: address}, self._patience())[COORDINATOR]
 
-    def _start_coordinator(self, address: str | None, patience: ProcessPatience) -> str:
-        process = self.coordinator
-        if process.running() is None:
-            listen = address or f"127.0.0.1:{_free_port()}"
-            where = ["--dir", str(process.directory), "--listen", listen]
-            process.start(["coordinator", *where, *gossip_words(process.directory)])
-        return _wait_until_up(process, patience)
+    def _start_coordinators(self, known: Mapping[str, str | None], patience: ProcessPatience) -> dict[str, str]:
+        """Starts those that do not run, each at its old address if it has one. Returns the addresses by name."""
+        processes = [Process(self.directory / name) for name in known]
+        location = self._members.location()
+        for process in processes:
+            if process.running() is None:
+                listen = known[process.name] or f"{LOOPBACK}:{lasting_ports(1)[0]}"
+                where = ["--dir", str(process.directory), "--listen", listen]
+                store = [] if location is None else ["--meta", location]
+                process.start(["coordinator", *where, *store, *gossip_words(process.directory)])
+        return {process.name: _wait_until_up(process, patience) for process in processes}
 
-    def restart_coordinator(self) -> str:
-        """Starts a coordinator that does not run, under its old address. Raises `Refused` if it runs."""
-        if self.coordinator.running() is not None:
-            raise Refused("the coordinator already runs", code=ErrorCode.RUNNING, hint="no action is needed")
-        return self.start_coordinator(read_cluster_file(self.directory).coordinator)
-
-    def start_node(self, process: Process) -> str:
-        """Starts a node, under whatever port is free: its id is in its directory. Raises `Refused` if it runs.
-
-        Returns once it has joined under its new address, or has listened for START_WATCH_NS without ending: after a
-        kill it joins only when its old lease has run out, while no coordinator answers not at all. Raises `Refused`
-        (DID_NOT_START) with what it said last if it ends: what a coordinator refuses ends a process at once.
-        """
+    def start(self, name: str) -> Process:
+        """Starts a process of the cluster by its name or number. Raises `Refused` if it runs, and as `start_node`."""
+        process = self.node(name)
+        file = read_cluster_file(self.directory)
+        if process.name in file.nodes:
+            self.start_node(process)
+            return process
         if process.running() is not None:
             raise Refused(f"{process.name} already runs", code=ErrorCode.RUNNING, hint="no action is needed")
-        coordinator = read_cluster_file(self.directory).coordinator
-        self._spawn_node(process, coordinator)
+        if process.name in file.coordinators:
+            self._start_coordinators({process.name: file.coordinators[process.name]}, self._patience())
+        else:
+            self._members.start(process)
+        return process
+
+    def start_node(self, process: Process) -> str:
+        """Starts a node on a free port. Returns once it has joined, or has run for START_WATCH_NS: after a kill it
+        joins only when its old lease has ended. Raises `Refused`: RUNNING, or DID_NOT_START with its last words."""
+        if process.running() is not None:
+            raise Refused(f"{process.name} already runs", code=ErrorCode.RUNNING, hint="no action is needed")
+        coordinators = read_cluster_file(self.directory).coordinators
+        self._spawn_node(process, coordinators)
         patience = self._patience()
         address = _wait_until_up(process, patience)
         clock = BoottimeClock()
         deadline_ns = clock.now_ns() + START_WATCH_NS
-        with Coordinators(coordinator) as cluster:
+        with Coordinators(",".join(coordinators.values())) as cluster:
             while clock.now_ns() < deadline_ns:
                 patience.wait(f"{process.name} to join", [process])
                 with contextlib.suppress(LeaseholdError):
@@ -210,10 +252,8 @@ class LocalCluster:
         return address
 
     def wait_until_active(self, *names: str) -> ClusterStatus:
-        """Waits until these nodes, by default all, serve as the processes that run now.
-
-        Raises `Unreachable`, or `Refused` (DID_NOT_START) as soon as one of them has ended.
-        """
+        """Waits until the present processes of these nodes, by default all, serve. Raises `Unreachable`, or `Refused`
+        (DID_NOT_START) as soon as one of them has ended."""
         processes = [self.node(name) for name in names] or self.nodes()
         patience = self._patience()
         addresses = {process.name: _wait_until_up(process, patience) for process in processes}
@@ -225,11 +265,10 @@ class LocalCluster:
         left_ns = START_WAIT_NS if self._until_ns is None else self._until_ns - now_ns()
         return ProcessPatience(left_ns, self._pause, self._tell, now_ns)
 
-    def _spawn_node(self, process: Process, coordinator: str) -> None:
-        where = ["--dir", str(process.directory), "--listen", "127.0.0.1:0", "--coordinator", coordinator]
-        process.start(["node", "start", "--name", process.name, *where, *gossip_words(process.directory)])
-
-    # ------------------------------------------------------------ parts
+    def _spawn_node(self, process: Process, coordinators: Mapping[str, str]) -> None:
+        where = ["--dir", str(process.directory), "--listen", f"{LOOPBACK}:0"]
+        known = [word for address in coordinators.values() for word in ("--coordinator", address)]
+        process.start(["node", "start", "--name", process.name, *where, *known, *gossip_words(process.directory)])
 
     def _check_directory(self) -> None:
         if self.directory.exists() and not self.directory.is_dir():
@@ -247,8 +286,16 @@ class LocalCluster:
     def _known(self) -> ClusterFile | None:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
 
-    def _initialise(self, address: str, patience: ProcessPatience, *, known: bool) -> ClusterId:
-        with Coordinators(address) as cluster:
+    def _begun(self) -> int | None:
+        """The number of coordinators with which an `up` began that was killed."""
+        return self._members.coordinators() or (1 if (self.directory / COORDINATOR).exists() else None)
+
+    def _known_coordinators(self, file: ClusterFile | None) -> Mapping[str, str | None]:
+        """The coordinators by name, with the addresses that the file tells."""
+        return _coordinator_names(self._members.coordinators() or 1) if file is None else file.coordinators
+
+    def _initialise(self, addresses: Mapping[str, str], patience: ProcessPatience, *, known: bool) -> ClusterId:
+        with Coordinators(",".join(addresses.values())) as cluster:
             while True:
                 try:
                     return cluster.whoami().cluster_id if known else cluster.initialise().cluster_id
@@ -257,11 +304,11 @@ class LocalCluster:
                         known = True  # an earlier `up` was cut off after this step
                         continue
                     why = error.text
-                patience.wait(f"the coordinator to lead ({why})", [self.coordinator])
+                patience.wait(f"a coordinator to lead ({why})", [Process(self.directory / name) for name in addresses])
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
-        """Keeps two `up` of one directory apart."""
+        """Holds the lock against another `up` of the same directory."""
         descriptor = os.open(self.directory / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -275,14 +322,13 @@ class LocalCluster:
 
 
 def _ours(name: str) -> bool:
-    own = {COORDINATOR, CLUSTER_FILE, CLUSTER_FILE + ".new", KEY_FILE, KEY_SCRATCH, "up.lock"}
-    return name in own or name.startswith("node-")
+    own = {CLUSTER_FILE, CLUSTER_FILE + ".new", KEY_FILE, KEY_SCRATCH, MEMBERS_FILE, MEMBERS_FILE + ".new", "up.lock"}
+    return name in own or name.startswith(("node-", COORDINATOR, "meta-"))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _coordinator_names(count: int) -> dict[str, None]:
+    names = [COORDINATOR] if count == 1 else [f"{COORDINATOR}-{number}" for number in range(1, count + 1)]
+    return dict.fromkeys(names)
 
 
 def _wait_until_up(process: Process, patience: ProcessPatience) -> str:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as something that a command waits for, so that it can end what it has started."""
+"""SIGINT and SIGTERM as events that a command waits for, so that it can stop what it has started."""
 
 import os
 import select
@@ -10,14 +10,14 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 class ToldToStop(Exception):
-    """A signal came; the command ends in order."""
+    """A signal has arrived; the command ends in order."""
 
 
 class StopSignals:
-    """From here to the end of the process both signals only wake whoever waits here; a second one hurries nothing.
+    """From here to the end of the process both signals only wake `pause` and `wait`.
 
-    Libraries start threads as soon as they are imported, and the kernel hands a signal that this thread blocks to one
-    of those. So nothing is blocked: whichever thread is interrupted writes a byte to a pipe, and that is waited for.
+    No signal is blocked in this thread: the kernel would deliver it to a thread that a library has started. Whichever
+    thread is interrupted writes a byte to a pipe instead.
     """
 
     def __init__(self) -> None:
@@ -28,10 +28,10 @@ class StopSignals:
             signal.signal(number, lambda *_: None)
 
     def pause(self, duration_ns: int) -> None:
-        """Waits so long. Raises `ToldToStop` once there was a signal."""
+        """Waits. Raises `ToldToStop` if a signal arrives, or has arrived."""
         if select.select([self._told], [], [], duration_ns / SECOND_NS)[0]:
             raise ToldToStop
 
     def wait(self) -> None:
-        """Returns once there was a signal."""
+        """Returns once a signal has arrived."""
         select.select([self._told], [], [])

@@ -1,4 +1,5 @@
-"""Waiting until nodes are members, or serve."""
+"""Waiting until nodes are registered, or serve. Between two looks `pause` is called with what is waited for; an error
+that it raises ends the waiting."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,19 +10,15 @@ from leasehold.errors import Indefinite, NotInitialised, NotLeader
 
 
 def wait_until_registered(cluster: Coordinators, name: str, pause: Callable[[str], None]) -> None:
-    """Waits until a node has its id. Raises what `pause` raises, which is called between two looks with what is waited
-    for."""
+    """Waits until a node has its id."""
     _wait(cluster, {name}, lambda node: node is not None, pause)
 
 
 def wait_until_active(
     cluster: Coordinators, addresses: Mapping[str, str], pause: Callable[[str], None]
 ) -> ClusterStatus:
-    """Waits until each of these nodes holds a lease under the address it listens on now.
-
-    The address matters: a killed node's lease runs on for a while, and that must not pass for the new process.
-    Raises what `pause` raises, which is called between two looks with what is waited for.
-    """
+    """Waits until each of these nodes holds a lease under this address. The address tells its new process from a killed
+    one, whose lease runs on for a while."""
     return _wait(
         cluster,
         set(addresses),

@@ -9,8 +9,10 @@ import typer
 from leasehold.cli import main
 from leasehold.cli.config import (
     COORDINATOR_KEYS,
+    META_KEYS,
     NODE_KEYS,
     ConfigKey,
+    CoordinatorConfig,
     ProcessConfig,
     coordinator_config,
     keys_of,
@@ -19,8 +21,10 @@ from leasehold.cli.config import (
 )
 from leasehold.cli.options import CONFIG_VARIABLE
 from leasehold.core.ddl.settings import SETTINGS
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, ExitCode
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX
+from leasehold.metastorage.location import EXAMPLE, StoreLocation
 
 BASE = Path("/etc/leasehold")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
@@ -248,4 +252,54 @@ def documented() -> list[tuple[ConfigKey, str]]:
         rows.append((key, "both" if other == key else "node"))
         if other is not None and other != key:
             rows.append((other, "coordinator"))
-    return rows
+    return rows + [(key, "coordinator") for key in META_KEYS]
+
+
+# ---------------------------------------------------------------- the store of a shared meta storage
+
+
+def coordinator(**given: object) -> CoordinatorConfig:
+    return coordinator_config(None, {"dir": Path("c"), **given})
+
+
+def test_a_store_is_read_from_its_place() -> None:
+    found = coordinator(meta="etcd://10.0.0.1:2379,[::1]:2379/my-cluster", meta_quota="4GiB")
+    assert found.meta == StoreLocation("etcd", ("10.0.0.1:2379", "[::1]:2379"), "my-cluster")
+    assert found.meta_quota == 4 * 1024**3
+    assert coordinator().meta is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"meta": "127.0.0.1:2379/x"}, ["etcd://"]),
+        ({"meta": "http://127.0.0.1:2379/x"}, ["does not begin with etcd://"]),
+        ({"meta": "etcd://127.0.0.1:2379"}, ["needs a name"]),
+        ({"meta": "etcd://127.0.0.1:2379/"}, ["needs a name"]),
+        ({"meta": "etcd://127.0.0.1:2379/a/b"}, ["needs a name"]),
+        ({"meta": "etcd://127.0.0.1/x"}, ["'127.0.0.1' is not host:port"]),
+        ({"meta": "etcd://127.0.0.1:0/x"}, ["not host:port"]),
+        ({"meta": "etcd://user:word@127.0.0.1:1/x"}, ["meta_user"]),
+        ({"meta": "etcd:///x"}, ["not host:port"]),
+        ({"meta": "etcd://h:1,h:1/x"}, ["names an address twice"]),
+        ({"meta": "etcd://" + ",".join(f"h{n}:1" for n in range(20)) + "/x"}, ["20 addresses"]),
+        ({"meta_ca": Path("ca.pem")}, ["meta_ca", "no store is given", "--meta etcd://"]),
+        ({"meta": EXAMPLE, "meta_cert": Path("c.pem")}, ["meta_cert", "needs meta_key"]),
+        ({"meta": EXAMPLE, "meta_cert": Path("c"), "meta_key": Path("k")}, ["meta_cert", "needs meta_ca"]),
+        ({"meta": EXAMPLE, "meta_user": "u"}, ["meta_user", "needs meta_password_file"]),
+        ({"meta": EXAMPLE, "meta_quota": "much"}, ["not a size"]),
+        ({"meta": EXAMPLE, "meta_quota": "1"}, ["out of range"]),
+    ],
+)
+def test_a_store_that_can_not_be_reached_so_is_refused(given: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(BadSettings) as caught:
+        coordinator(**given)
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    for word in words:
+        assert word in f"{caught.value.text} {caught.value.hint}"
+
+
+def test_no_password_is_repeated_from_a_place() -> None:
+    with pytest.raises(BadSettings) as caught:
+        coordinator(meta="etcd://root:secret@127.0.0.1:2379/x")
+    assert "secret" not in f"{caught.value.text} {caught.value.hint}"

@@ -7,28 +7,26 @@ from leasehold.cli.discovery import Sightings, coordinator_name
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import NODE_NAME, NodeId
 from leasehold.local.gossip import gossip_words
-from leasehold.wire.gossip import MemberChange
 
 
-def change(name: str, state: State | None, *, role: Role = Role.NODE, service: str = "127.0.0.1:1") -> MemberChange:
-    member = Member(name=name, address="127.0.0.1:9", role=role, service=service, node=NodeId(0))
-    return MemberChange(member=member, state=state)
+def member(name: str, *, role: Role = Role.NODE, service: str = "127.0.0.1:1") -> Member:
+    return Member(name=name, address="127.0.0.1:9", role=role, service=service, node=NodeId(0))
 
 
 def test_nodes_are_seen_in_their_newest_state_and_then_no_more() -> None:
     sightings = Sightings()
     assert sightings.seen("node-1") == ""
     for state in (State.ALIVE, State.SUSPECT, State.DEAD, State.ALIVE, State.LEFT):
-        sightings.notice(change("node-1", state))
+        sightings.notice(member("node-1"), state)
         assert sightings.seen("node-1") == state.name
-    sightings.notice(change("node-1", None))
+    sightings.notice(member("node-1"), None)
     assert sightings.seen("node-1") == ""
 
 
 def test_a_coordinator_is_no_node_whatever_it_is_called() -> None:
     sightings = Sightings()
-    sightings.notice(change("node-1", State.ALIVE))
-    sightings.notice(change("node-1", State.ALIVE, role=Role.COORDINATOR))
+    sightings.notice(member("node-1"), State.ALIVE)
+    sightings.notice(member("node-1", role=Role.COORDINATOR), State.ALIVE)
     assert sightings.seen("node-1") == ""
 
 
@@ -37,12 +35,12 @@ def test_living_and_suspected_coordinators_are_told_when_they_change() -> None:
     sightings = Sightings(told.append)
 
     def notice(name: str, state: State | None, service: str) -> None:
-        sightings.notice(change(name, state, role=Role.COORDINATOR, service=service))
+        sightings.notice(member(name, role=Role.COORDINATOR, service=service), state)
 
     notice("c1", State.ALIVE, "a:1")
     notice("c1", State.SUSPECT, "a:1")
     notice("c2", State.SUSPECT, "b:1")
-    sightings.notice(change("node-1", State.ALIVE))
+    sightings.notice(member("node-1"), State.ALIVE)
     notice("c1", State.ALIVE, "a:2")
     notice("c2", State.DEAD, "b:1")
     notice("c3", State.LEFT, "c:1")

@@ -57,7 +57,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("sql TABLES --dir {nothing}", WIRE),
         ("node remove 1 --dir {nothing}", {*WIRE, "sqlite3"}),
         ("node reset --dir {nothing}", {"asyncio", "sqlite3"}),
-        ("recover --dir {nothing}", {"asyncio", "sqlglot", "sqlite3"}),
+        ("recover --dir {nothing}", {"asyncio", "sqlite3"}),
         ("vault show --dir {nothing}", {"sqlite3"}),
         ("coordinator --dir {file}", {*WIRE, *SERVES, "sqlglot", "sqlite3"}),
         ("node start --dir {nothing}", {*WIRE, *ARROW, *SERVES - {"argon2"}, "sqlite3"}),

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.cli.test_status import NODE
 
 from leasehold.cli.wait import not_serving
-from leasehold.client.locate import CLUSTER_FILE, ClusterFile
+from leasehold.client.locate import CLUSTER_FILE, CLUSTER_FILE_VERSION, ClusterFile
 from leasehold.ids import ClusterId
 from leasehold.limits.units import SECOND_NS
 
@@ -29,7 +29,12 @@ def test_a_process_that_waits_to_be_let_in_is_not_to_be_started(tmp_path: Path) 
 )
 def test_the_hint_is_for_where_the_node_lives(tmp_path: Path, nodes: tuple[str, ...], state: str, typed: str) -> None:
     """A node may run beside the cluster that `leasehold up` started there, which knows nothing of its process."""
-    written = ClusterFile(format=1, cluster_id=ClusterId("c" * 32), coordinator="127.0.0.1:1", nodes=nodes)
+    written = ClusterFile(
+        format=CLUSTER_FILE_VERSION,
+        cluster_id=ClusterId("c" * 32),
+        coordinators={"coordinator": "127.0.0.1:1"},
+        nodes=nodes,
+    )
     (tmp_path / CLUSTER_FILE).write_bytes(msgspec.json.encode(written))
     node = msgspec.structs.replace(NODE, state=state)
     assert typed in not_serving(tmp_path, node.name, node, state, SECOND_NS).hint

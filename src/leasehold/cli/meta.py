@@ -1,0 +1,46 @@
+"""The meta storage of a coordinator: a file of its own, or a log that several share."""
+
+import logging
+
+from leasehold.cli.config import CoordinatorConfig
+from leasehold.coordinator.runtime import open_patiently
+from leasehold.metastorage.contract import MetaStorage
+from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
+from leasehold.metastorage.etcd.releases import release_warnings
+from leasehold.metastorage.etcd.store import EtcdStore
+from leasehold.metastorage.log.log import Log
+from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
+from leasehold.metastorage.log.storage import ReplicatedMetaStorage
+from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+async def open_meta_storage(config: CoordinatorConfig, clock: Clock) -> MetaStorage:
+    """Waits while a shared store does not answer. Raises definite errors of the store and of the directory."""
+    location = config.meta
+    if location is None:
+        return await SqliteMetaStorage.open(config.directory / FILE_NAME)
+    access = EtcdAccess(
+        endpoints=location.endpoints,
+        ca_file=config.meta_ca,
+        certificate_file=config.meta_cert,
+        key_file=config.meta_key,
+        user=config.meta_user,
+        password_file=config.meta_password_file,
+    )
+
+    async def open_shared() -> MetaStorage:
+        store = EtcdStore(EtcdClient(access, clock), location.name, clock, quota_bytes=config.meta_quota)
+        try:
+            for warning in release_warnings(await store.members()):
+                log.warning("%s", warning)
+            place = SqliteReplicaPlace(config.directory)
+            return await ReplicatedMetaStorage.open(Log(store), place, clock, SystemEntropy())
+        except BaseException:
+            await store.close()
+            raise
+
+    return await open_patiently(open_shared, clock)

@@ -1,0 +1,182 @@
+"""Several coordinators over a real etcd: what is felt when one of them, or a member of the store, fails."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from leasehold.client.coordinators import Coordinators
+from leasehold.client.locate import read_cluster_file
+from leasehold.core.words.messages import Receipt, Rows
+from leasehold.errors import LeaseholdError, OutcomeUnknown, Unreachable
+from leasehold.local.members import PROGRAM_VARIABLE
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import Ran, leasehold
+from tests.e2e.waiting import wait_until
+from tests.etcd_cluster import etcd_program
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PROGRAM_VARIABLE, str(etcd_program()))
+        with RunningCluster.start(tmp_path_factory.mktemp("several") / "cluster", nodes=2, coordinators=3) as running:
+            with running.connect() as client:
+                client.sql("CREATE DATABASE d")
+                client.sql("CREATE TABLE d.t (a INT)")
+                client.table("d.t").append(pa.table({"a": pa.array(range(100), pa.int32())}))
+            yield running
+
+
+def leader(cluster: RunningCluster) -> str | None:
+    """The name of the coordinator that says that it leads."""
+    for name, address in read_cluster_file(cluster.directory).coordinators.items():
+        try:
+            with Coordinators(address) as asked:
+                if asked.whoami().leader:
+                    return name
+        except LeaseholdError:
+            continue
+    return None
+
+
+def present_leader(cluster: RunningCluster) -> str:
+    """As `leader`, once there is one."""
+    found: list[str] = []
+
+    def leads() -> bool:
+        name = leader(cluster)
+        found.extend([] if name is None else [name])
+        return bool(found)
+
+    wait_until(leads)
+    return found[0]
+
+
+def rows(cluster: RunningCluster) -> int:
+    with cluster.connect() as client:
+        return client.table("d.t").scan().read_all().num_rows
+
+
+def committed(cluster: RunningCluster, text: str) -> None:
+    with cluster.connect() as client:
+        receipt = client.sql(text, timeout=60)
+    assert isinstance(receipt, Receipt)
+    assert receipt.outcome == "COMMITTED"
+
+
+def test_it_begins_with_all_of_them_and_each_has_its_directory(cluster: RunningCluster) -> None:
+    names = ["coordinator-1", "coordinator-2", "coordinator-3", "meta-1", "meta-2", "meta-3"]
+    for name in names:
+        assert cluster.local.node(name).running() is not None
+    assert leader(cluster) in names
+    leasehold("up", "--detach", directory=cluster.directory).refused(3, "RUNNING")
+    leasehold("up", "--detach", "--coordinators", "1", directory=cluster.directory).refused(3, "OTHER_COORDINATORS")
+    leasehold("up", "--detach", "--coordinators", "2", directory=cluster.directory).refused(2, "1, 3, 5")
+
+
+def test_each_leader_is_killed_in_turn_and_statements_go_on(cluster: RunningCluster) -> None:
+    killed: list[str] = []
+    for number in range(2):
+        name = present_leader(cluster)
+        cluster.kill(name)
+        killed.append(name)
+        committed(cluster, f"CREATE TABLE d.after_kill_{number} (a INT)")
+        assert rows(cluster) == 100
+        cluster.restart(name)
+    assert len(set(killed)) == 2
+
+
+def test_questions_are_answered_while_nobody_leads(cluster: RunningCluster) -> None:
+    committed(cluster, "CREATE TABLE d.asked_for (a INT)")
+    for _ in range(5):  # on a slow machine another one may lead before all are answered
+        name = present_leader(cluster)
+        cluster.kill(name)
+        with cluster.connect() as client:
+            shown = client.sql("SHOW TABLES IN d")
+            assert client.table("d.asked_for").schema.names == ["a"]
+            assert client.table("d.t").scan().read_all().num_rows == 100
+        nobody_led = leader(cluster) is None
+        cluster.restart(name)
+        if nobody_led:
+            break
+    assert nobody_led
+    assert isinstance(shown, Rows)
+    assert "asked_for" in [row[1] for row in shown.rows]
+    committed(cluster, "DROP TABLE d.asked_for")
+
+
+def test_an_operator_moves_the_leadership(cluster: RunningCluster) -> None:
+    def transfer(*words: str) -> Ran:
+        return leasehold("leader", "transfer", *words, directory=cluster.directory)
+
+    addresses = read_cluster_file(cluster.directory).coordinators
+    old = present_leader(cluster)
+    chosen, third = (name for name in addresses if name != old)
+    told = transfer(chosen, "-o", "json").json()
+    assert (told["leader"], told["address"]) == (chosen, addresses[chosen])
+    assert 0 < told["elapsed_ms"] < 5_000
+    assert present_leader(cluster) == chosen
+    committed(cluster, "CREATE TABLE d.after_transfer (a INT)")
+    transfer(chosen).refused(3, "LEADS_ALREADY")
+    transfer("coordinator-9").refused(3, "NOT_FOUND", "coordinator-1")
+    cluster.kill(third)
+    transfer(third).refused(5, "UNREACHABLE")
+    assert present_leader(cluster) == chosen
+    assert transfer().out.startswith(f"{old} leads term {told['term'] + 1} now")
+    cluster.restart(third)
+    assert rows(cluster) == 100
+
+
+def test_a_paused_leader_is_followed_and_does_no_harm_when_it_goes_on(cluster: RunningCluster) -> None:
+    name = present_leader(cluster)
+    cluster.pause(name)
+    committed(cluster, "CREATE TABLE d.after_pause (a INT)")
+    cluster.resume(name)
+    wait_until(lambda: "is on standby" in cluster.local.node(name).log.read_text())
+    assert leader(cluster) != name
+    committed(cluster, "DROP TABLE d.after_pause")
+    assert rows(cluster) == 100
+
+
+def test_one_member_of_the_store_may_fail(cluster: RunningCluster) -> None:
+    for name in ("meta-1", "meta-2", "meta-3"):
+        cluster.kill(name)
+        committed(cluster, f"CREATE TABLE d.without_{name.replace('-', '_')} (a INT)")
+        cluster.restart(name)
+
+
+def test_without_a_quorum_nothing_is_decided_and_all_goes_on_by_itself(cluster: RunningCluster) -> None:
+    for name in ("meta-1", "meta-2"):
+        cluster.kill(name)
+    with cluster.connect() as client, pytest.raises((OutcomeUnknown, Unreachable)):
+        client.sql("CREATE TABLE d.without_a_quorum (a INT)", timeout=10)
+    for name in ("meta-1", "meta-2"):
+        cluster.local.start(name)
+    committed(cluster, "CREATE TABLE IF NOT EXISTS d.without_a_quorum (a INT)")
+    cluster.wait_until_active()
+    assert rows(cluster) == 100
+
+
+def test_all_killed_at_once_lose_nothing(cluster: RunningCluster) -> None:
+    processes = [*cluster.local.coordinators(), *cluster.local.nodes()]
+    names = [one.name for one in processes] + ["meta-1", "meta-2", "meta-3"]
+    for name in names:
+        cluster.kill(name)
+    cluster.local.up()
+    cluster.wait_until_active()
+    assert rows(cluster) == 100
+    committed(cluster, "CREATE TABLE d.after_all (a INT)")
+
+
+def test_a_coordinator_whose_directory_is_gone_builds_its_replica_anew(cluster: RunningCluster) -> None:
+    name = present_leader(cluster)
+    cluster.kill(name)
+    (cluster.local.node(name).directory / "meta.db").unlink()
+    cluster.restart(name)
+    other = present_leader(cluster)
+    cluster.kill(other)
+    committed(cluster, "CREATE TABLE d.after_all_but_one (a INT)")
+    cluster.restart(other)
