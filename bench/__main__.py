@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bench import (
+    coordinators,
     ddl,
     fences,
     flight,
@@ -40,6 +41,7 @@ PARTS: dict[str, Run] = {
     "flight": flight.run,
     "recovery": recovery.run,
     "outages": outages.run,
+    "coordinators": coordinators.run,
     "fences": fences.run,
 }
 

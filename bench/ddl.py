@@ -18,13 +18,12 @@ from bench.figures import Figure, Table, median, quantile, ratios, spread, timed
 from bench.threads import Threads
 from leasehold.cli.output import note
 from leasehold.client.cluster import Cluster
-from leasehold.client.locate import CLUSTER_FILE, ClusterFile
+from leasehold.client.locate import CLUSTER_FILE, CLUSTER_FILE_VERSION, COORDINATOR, ClusterFile
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.words.messages import Receipt
 from leasehold.core.words.operations import Txn, TxnResult
 from leasehold.errors import NotInitialised, NotLeader
 from leasehold.ids import ClusterId
-from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.limits.processes import START_WAIT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.processes import LocalCluster
@@ -190,7 +189,7 @@ def _nodes_of(local: LocalCluster, nodes: int, cluster: Cluster, address: str) -
     """Nodes of a coordinator that no `up` has started."""
     facts = wait_for_initialise(cluster)
     names = tuple(f"node-{number}" for number in range(1, nodes + 1))
-    file = ClusterFile(format=FORMAT_VERSION, cluster_id=facts, coordinator=address, nodes=names)
+    file = ClusterFile(format=CLUSTER_FILE_VERSION, cluster_id=facts, coordinators={COORDINATOR: address}, nodes=names)
     (local.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(file))
     try:
         for process in local.nodes():

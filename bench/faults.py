@@ -16,9 +16,9 @@ from tests.netns.remote import Remote
 from tests.soak.grounds import Ground, ground
 
 from bench.figures import Figure, median, quantile
+from leasehold.client.locate import COORDINATOR
 from leasehold.core.words.messages import Receipt
 from leasehold.core.words.records import SettledHow
-from leasehold.local.files import COORDINATOR
 
 TRICKLE_BYTES_PER_SECOND = 40
 NODE = "node-1"

@@ -143,7 +143,7 @@ def simulated(size: Size, *, loss: float, late_ns: int, seed: int = 1) -> Run:
                 times = [
                     (one.at_ns - killed_ns) / SECOND_NS
                     for one in world.deaths(killed_ns)
-                    if one.change.member.name == victim.name and one.by not in slow
+                    if one.member.name == victim.name and one.by not in slow
                 ]
                 known += times
                 last.append(max(times))
@@ -153,10 +153,8 @@ def simulated(size: Size, *, loss: float, late_ns: int, seed: int = 1) -> Run:
         return Run(
             known_s=known,
             all_s=last,
-            wrong=sum(one.change.member.name not in innocent for one in world.deaths()),
-            suspected=sum(
-                one.change.state is State.SUSPECT and one.change.member.name not in innocent for one in world.noticed
-            ),
+            wrong=sum(one.member.name not in innocent for one in world.deaths()),
+            suspected=sum(one.state is State.SUSPECT and one.member.name not in innocent for one in world.noticed),
             bytes_per_s=per_s,
         )
 

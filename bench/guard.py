@@ -4,11 +4,12 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from bench.figures import Figure, Table, median, ratios, spread
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.client.threads import THREADS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, put
 from leasehold.core.data.read_access import authorise
-from leasehold.core.data.requests import guarded
+from leasehold.core.data.requests import Requests
 from leasehold.core.ddl import Request, begin
 from leasehold.core.lease.holder import Lease, guard
 from leasehold.core.membership.generations import generation_of
@@ -110,13 +111,15 @@ def run(smallest: bool) -> list[Table]:
     rounds, calls = SMALLEST if smallest else (ROUNDS, CALLS)
     published, ticket = published_table()
     now_ns = BoottimeClock().now_ns
-    entry = published.view.segments.one((ticket.table, ticket.bucket), ticket.segment)
-    table = authorise(ticket, guarded(published, now_ns).view, entry)
+    bucket = (ticket.table, ticket.bucket)
+    entry = published.view.segments.one(bucket, ticket.segment)
+    requests = Requests(published, THREADS)
+    table = authorise(ticket, requests.guarded(bucket).view, entry)
     clock, guards, batches = list[float](), list[float](), list[float]()
     for _ in range(rounds):
         clock.append(per_call_ns(calls, now_ns))
         guards.append(per_call_ns(calls, guard, published, now_ns))
-        batches.append(per_call_ns(calls, lambda: authorise(ticket, guarded(published, now_ns).view, entry, table)))
+        batches.append(per_call_ns(calls, lambda: authorise(ticket, requests.guarded(bucket).view, entry, table)))
     guard_ratio = median(ratios(guards, clock))
     figures = [
         Figure(

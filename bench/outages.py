@@ -19,8 +19,8 @@ from tests.soak.grounds import Ground, ground
 
 from bench.faults import NODE
 from bench.figures import Figure, Table, quantile
+from leasehold.client.locate import COORDINATOR
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 CLIENT = "client"

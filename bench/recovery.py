@@ -24,7 +24,8 @@ from bench.figures import Figure, Table, median, spread, timed_ms
 from bench.filling import writing
 from bench.renewals import many_nodes
 from leasehold.client.cluster import Cluster
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.client.locate import COORDINATOR
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.lease.drift import grant_bound_ns
@@ -197,7 +198,7 @@ class Bench:
         sleep_ns(BOUND_NS)  # else whoever joins is made to wait for what the leader before may have granted
 
     def _lead(self) -> None:
-        self._local.restart_coordinator()
+        self._local.start(COORDINATOR)
         self._status(lambda _: True)
 
     def _start(self, case: str, behind: int) -> Took:

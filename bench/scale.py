@@ -19,7 +19,8 @@ from bench.figures import Figure, Table, median, quantile, timed_ms
 from bench.filling import writing
 from bench.threads import Threads
 from leasehold.client.cluster import Cluster
-from leasehold.coordinator.runtime import read_catalog
+from leasehold.client.locate import COORDINATOR
+from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, put
 from leasehold.core.ddl.plans import plan
@@ -174,8 +175,8 @@ def starting(local: LocalCluster) -> dict[str, float]:
 
 
 def _restart_coordinator(local: LocalCluster) -> None:
-    address = local.restart_coordinator()
-    with Cluster(address) as cluster:
+    local.start(COORDINATOR)
+    with Cluster(local.directory) as cluster:
         while True:
             try:
                 cluster.status()

@@ -1,4 +1,4 @@
-"""What makes writes to files survive the machine."""
+"""Makes writes to files survive a crash of the machine."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says where a disk, a quota or a limit leaves no room for a write."""
+"""The errors of the system if a disk, a quota or a limit leaves no room for a write."""
 
 
 def sync_file(path: Path) -> None:
@@ -15,7 +15,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes durable which names a folder holds. Raises `OSError`; `NotADirectoryError` at once for what is none, as a
+    """Makes the names in a folder durable. Raises `OSError`; `NotADirectoryError` at once for anything else, also for a
     pipe that nobody writes to."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 

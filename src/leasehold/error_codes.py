@@ -1,7 +1,7 @@
 """The codes of all errors that a person or a peer can see.
 
-A code is stable: programs compare it, and it travels as a string. `leasehold.error_guide` says of each code what it
-means and what to do.
+A code is stable: programs compare it, and it travels as a string. docs/errors.md has the meaning of each code, and
+what to do.
 """
 
 from enum import StrEnum, auto
@@ -10,8 +10,8 @@ from enum import StrEnum, auto
 class ErrorCode(StrEnum):
     """Why something failed, for programs.
 
-    A newer peer may send a code that this version does not have. `ErrorCode(text)` reads it: the result carries the
-    text, equals only that text, and is no member.
+    A newer peer may send a code that this version does not have. `ErrorCode(text)` accepts it: the result has the text,
+    equals only that text, and is not a member.
     """
 
     @staticmethod
@@ -104,6 +104,7 @@ class ErrorCode(StrEnum):
     LAST_COLUMN = auto()
     LAST_NODE = auto()
     LEADERSHIP_LOST = auto()
+    LEADS_ALREADY = auto()
     LOCKED = auto()
     MESSAGE_TOO_LARGE = auto()
     NAME_TAKEN = auto()
@@ -145,6 +146,8 @@ class ErrorCode(StrEnum):
     NO_REPLICA = auto()
     NO_SEGMENT = auto()
     NO_STATEMENT = auto()
+    NO_STORE = auto()
+    NO_SUCCESSOR = auto()
     NO_SUCH_COLUMN = auto()
     NO_SUCH_SETTING = auto()
     NO_TIME_COLUMN = auto()
@@ -155,9 +158,11 @@ class ErrorCode(StrEnum):
     OS_ERROR = auto()
     OTHER_ADDRESS = auto()
     OTHER_CLUSTER = auto()
+    OTHER_COORDINATORS = auto()
     OTHER_DATABASE = auto()
     OTHER_DISK = auto()
     OTHER_GENERATION = auto()
+    OTHER_LOG = auto()
     OTHER_PROTOCOL = auto()
     OVERWRITE = auto()
     PAST_RETURN = auto()
@@ -188,6 +193,11 @@ class ErrorCode(StrEnum):
     STALE_COPY = auto()
     STATEMENT_ID_USED = auto()
     STORAGE_FAILED = auto()
+    STORE_DENIED = auto()
+    STORE_FULL = auto()
+    STORE_NEARLY_FULL = auto()
+    STORE_SET_BACK = auto()
+    STORE_UNSUITABLE = auto()
     SUPERSEDED = auto()
     TABLE_DROPPED = auto()
     TIMED_OUT = auto()

@@ -1,8 +1,8 @@
 """The roots of every error a person or a peer can see.
 
-An error is **definite** (it did not happen, and never will by this request) or **indefinite** (it may
-have happened: look before doing it again). A timeout is never definite. Each error carries a stable
-`code` for programs, a one-line `text` for people, and a `hint`: what to type or do next.
+An error is **definite** (it did not happen, and never will by this request) or **indefinite** (it may have happened:
+look before doing it again). A timeout is never definite. Each error has a stable `code` for programs, a one-line `text`
+for people, and a `hint`: what to type or do next.
 """
 
 import shlex
@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 
 
 def typed(path: object) -> str:
-    """A path as a hint shows it: to be typed, or copied, into a shell."""
+    """A path, quoted for a shell: a hint shows what to type."""
     return shlex.quote(str(path))
 
 
@@ -35,12 +35,13 @@ class LeaseholdError(Exception):
 
     exit_code: ClassVar[ExitCode] = ExitCode.CHECK_FAILED
     default_code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    default_hint: ClassVar[str] = ""
 
-    def __init__(self, text: str, *, code: ErrorCode | None = None, hint: str = "") -> None:
+    def __init__(self, text: str, *, code: ErrorCode | None = None, hint: str | None = None) -> None:
         super().__init__(text)
         self.text = text
         self.code = code or self.default_code
-        self.hint = hint
+        self.hint = self.default_hint if hint is None else hint
 
 
 class Definite(LeaseholdError):
@@ -71,15 +72,12 @@ class BadMessage(Refused):
     """A message that is not valid, or not expected here: the two sides may be of different versions."""
 
     default_code = ErrorCode.BAD_MESSAGE
+    default_hint = "run the same version of leasehold on all machines"
 
-    def __init__(
-        self,
-        text: str,
-        *,
-        code: ErrorCode | None = None,
-        hint: str = "run the same version of leasehold on all machines",
-    ) -> None:
-        super().__init__(text, code=code, hint=hint)
+
+def unexpected_answer(answer: object) -> BadMessage:
+    """An answer of a kind that does not belong to the question."""
+    return BadMessage(f"unexpected answer: {type(answer).__name__}")
 
 
 class NotFound(Refused):
@@ -95,19 +93,19 @@ class AlreadyExists(Refused):
 
 
 class Forbidden(Refused):
-    """Whoever asks lacks a right."""
+    """The user lacks a right."""
 
     default_code = ErrorCode.FORBIDDEN
 
 
 class Unauthenticated(Refused):
-    """Users exist here, and nobody knows who asks."""
+    """The cluster has users, and the request names none, or its login is not valid."""
 
     default_code = ErrorCode.UNAUTHENTICATED
 
 
 class WrongPassword(Unauthenticated):
-    """No such user, or not his password: which of the two is not told."""
+    """No such user, or the wrong password: the error does not say which."""
 
     default_code = ErrorCode.WRONG_PASSWORD
 
@@ -131,9 +129,17 @@ class NotInitialised(Definite):
 
 
 class NotLeader(Definite):
-    """This coordinator does not lead; nothing was done."""
+    """This coordinator does not lead; nothing was done. `leader` is the address of the one that it saw lead last, in
+    `term`; empty and 0 if it has seen none."""
 
     default_code = ErrorCode.NOT_LEADER
+
+    def __init__(
+        self, text: str, *, code: ErrorCode | None = None, hint: str | None = None, leader: str = "", term: int = 0
+    ) -> None:
+        super().__init__(text, code=code, hint=hint)
+        self.leader = leader
+        self.term = term
 
 
 class SealUnknown(Definite):
@@ -176,18 +182,14 @@ class Unreachable(Indefinite):
 
 
 class NotWritten(Refused):
-    """Rows that were not written, and never will be by this request: the cluster could not be reached. Its code says
-    how."""
+    """This request did not write its rows and never will: the cluster could not be reached. The code says how."""
 
     exit_code = ExitCode.UNREACHABLE
     default_code = ErrorCode.NOT_WRITTEN
 
 
 class OutcomeUnknown(Indefinite):
-    """A statement or commit whose outcome could not be learned in time. Of a statement, `statement_id` is the id by
-    which it can be asked for again."""
-
-    default_code = ErrorCode.UNKNOWN
+    """A statement or commit whose outcome could not be learned in time; `statement_id` asks again for a statement."""
 
     def __init__(
         self, text: str, *, code: ErrorCode | None = None, hint: str = "", statement_id: str | None = None

@@ -19,7 +19,7 @@ Revision = NewType("Revision", int)
 Generation = NewType("Generation", int)
 """The cluster's lineage counter, raised only by disaster recovery."""
 FIRST_GENERATION = Generation(1)
-"""Of a cluster that was never recovered; all that programs know which tell none."""
+"""The generation of a cluster that was never recovered, and of messages that name none."""
 Incarnation = NewType("Incarnation", int)
 """Counts the starts of one node."""
 SchemaVersion = NewType("SchemaVersion", int)
@@ -55,6 +55,10 @@ SegmentId = NewType("SegmentId", str)
 """`<transaction id>-<128 bits in hex>`, globally unique; the segment's file name."""
 LineageHash = NewType("LineageHash", bytes)
 """SHA-256, 32 bytes: ties a revision to all before it."""
+EntryId = NewType("EntryId", str)
+"""128 random bits in hex, drawn by the leader: tells one entry of the log from another with the same number."""
+ChainHash = NewType("ChainHash", bytes)
+"""SHA-256, 32 bytes: ties an entry of the log to all before it."""
 
 HEX_128 = re.compile(r"[0-9a-f]{32}")
 SEGMENT_NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}")
@@ -75,6 +79,5 @@ def is_segment_id(text: str) -> bool:
 
 
 def segment_transaction(segment: SegmentId) -> TransactionId:
-    """The write transaction that made a segment."""
     assert is_segment_id(segment)
     return TransactionId(segment[:32])

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from leasehold.client.cluster import connect
+from leasehold.client.locate import COORDINATOR
 from leasehold.core.membership.proofs import coordinator_proof, derive_keys
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import (
@@ -153,7 +154,7 @@ def test_no_password_no_login_and_no_statement_is_sent_to_who_took_the_port(clus
             assert any(isinstance(decode_message(blob), ChallengeCoordinator) for blob in impostor.heard)
             for secret in (*SECRETS, token.encode()):
                 assert secret not in everything
-        cluster.local.restart_coordinator()
+        cluster.local.start(COORDINATOR)
         cluster.wait_until_active()
         fresh.sql("SHOW DATABASES")
         logged_in.sql("SHOW DATABASES")
@@ -201,7 +202,7 @@ def test_no_node_sends_a_secret_to_who_took_the_port(cluster: RunningCluster, tm
                 starting.kill()
             assert {type(decode_message(blob)) for blob in impostor.heard} == {WhoAreYou, ChallengeCoordinator}
         starting.start(coordinator=address)
-        cluster.local.restart_coordinator()
+        cluster.local.start(COORDINATOR)
         starting.serves()
         cluster.wait_until_active()
         starting.stop()

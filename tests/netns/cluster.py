@@ -18,14 +18,13 @@ from typing import Any, Self
 
 import msgspec
 
-from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile
+from leasehold.client.locate import CLUSTER_FILE, CLUSTER_FILE_VERSION, KEY_FILE, ClusterFile
 from leasehold.core.lease.audit import ServeRecord
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import ClusterStatus, NodeStatus, Receipt, Rows
 from leasehold.core.words.records import Outcome, ProcedureRecord, StatementRecord
 from leasehold.ids import ClusterId, StatementId
-from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.storage.servelog import read_serve_log
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.cluster_key import generate
@@ -147,7 +146,10 @@ class NetworkCluster:
             self.start(name)
         cluster_id = ClusterId(wait_until(self._initialised, seconds=60))
         known = ClusterFile(
-            format=FORMAT_VERSION, cluster_id=cluster_id, coordinator=self.address(COORDINATOR), nodes=NODES
+            format=CLUSTER_FILE_VERSION,
+            cluster_id=cluster_id,
+            coordinators={COORDINATOR: self.address(COORDINATOR)},
+            nodes=NODES,
         )
         (self.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(known))
         self.wait_until_active()

@@ -6,6 +6,7 @@ from typing import Any
 
 from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster, connect
+from leasehold.core.data.coordinator_client import CoordinatorRole
 from leasehold.core.words.messages import AskOutcome, Receipt, Rows, WaitingFor
 from leasehold.core.words.records import Outcome
 from leasehold.core.words.statements import Definition
@@ -38,7 +39,7 @@ class Checks:
         try:
             self._check_served(heard)
             with connect(self._address) as cluster:
-                self._check_outcomes()
+                self._check_outcomes(cluster)
                 self._check_catalog(cluster)
                 self._check_rows(cluster)
         except LeaseholdError as error:
@@ -67,9 +68,11 @@ class Checks:
                 if earlier and serve.view < revisions[earlier - 1]:
                     self._ledger.violated(f"INV-SERVE-1: {revisions[earlier - 1]} had been answered, then {serve}")
 
-    def _check_outcomes(self) -> None:
+    def _check_outcomes(self, cluster: Cluster) -> None:
         """INV-DDL-1: asked again by its id, every statement has the outcome that its client was told of."""
-        connection = BlockingConnection(self._address)
+        cluster.sql("SHOW DATABASES")  # waits until a coordinator leads
+        leaders = [address for address, role in cluster.roles().items() if role is CoordinatorRole.LEADER]
+        connection = BlockingConnection(leaders[0])
         try:
             for one in self._ledger.statements:
                 again = _outcome(connection, one)

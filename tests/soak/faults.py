@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 
 from leasehold.limits.units import SECOND_NS
-from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES
 from tests.soak.grounds import Ground, wait_until_ended, way_to_the_coordinator
@@ -37,16 +36,18 @@ class Faults:
         """Processes that do not run because they were ended here."""
         self._disturbed_since_ns = 0
         self.disturbed: list[tuple[int, int]] = []
-        """From when to when the coordinator was down, paused or just back."""
+        """From when to when a coordinator, or a member of its store, was down, paused or just back."""
         self.counts: Counter[str] = Counter()
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (3, self._kill_a_node),
             (1, self._stop_a_node),
             (3, self._pause_a_node),
-            (1, self._kill_the_coordinator),
-            (0.3, self._stop_the_coordinator),
-            (0.7, self._pause_the_coordinator),
+            (1, self._kill_a_coordinator),
+            (0.3, self._stop_a_coordinator),
+            (0.7, self._pause_a_coordinator),
         ]
+        if ground.members:
+            self._kinds += [(2, self._kill_a_coordinator), (1.5, self._kill_a_member), (1, self._pause_a_member)]
         if ground.hosts is not None:
             self._kinds += [(4, self._cut), (2, self._slow)]
 
@@ -68,18 +69,18 @@ class Faults:
 
     @property
     def disturbing(self) -> bool:
-        """Whether the coordinator has not answered yet since it was last disturbed."""
+        """Whether no coordinator has answered yet since one was last disturbed."""
         return self._disturbed_since_ns != 0
 
     def answers_again(self) -> None:
-        """The coordinator has answered since it was last disturbed: from here on it keeps its bound."""
-        if self._disturbed_since_ns and COORDINATOR not in self._broken:
+        """A coordinator has answered since one was last disturbed: from here on it keeps its bound."""
+        if self._disturbed_since_ns and not self._broken.keys() & {*self._ground.coordinators, *self._ground.members}:
             self.disturbed.append((self._disturbed_since_ns, now_ns()))
             self._disturbed_since_ns = 0
 
     def check_all_run(self) -> None:
         """Raises `EndedByItself`."""
-        for name in (COORDINATOR, *NODES):
+        for name in (*self._ground.coordinators, *self._ground.members, *NODES):
             if name not in self._down and not self._ground.runs(name):
                 raise EndedByItself(f"{name} has ended, and nobody told it to")
 
@@ -129,30 +130,37 @@ class Faults:
             self._ground.pause(name)
             self._break(name, "node paused", f"{name}: SIGSTOP", lambda: self._ground.resume(name))
 
-    def _disturb(self) -> bool:
-        """Whether the coordinator can be disturbed now, which is noted."""
-        if COORDINATOR in self._broken:
-            return False
+    def _disturbed(self, names: tuple[str, ...]) -> str | None:
+        """One of the processes, to be disturbed now, which is noted; None if one of them is broken already."""
+        if self._broken.keys() & set(names):
+            return None
         self._disturbed_since_ns = self._disturbed_since_ns or now_ns()
-        return True
+        return self._random.choice(names)
 
-    def _kill_the_coordinator(self) -> None:
-        if self._disturb():
-            self._end(COORDINATOR, in_order=False)
-            mend = lambda: self._start(COORDINATOR)  # noqa: E731
-            self._break(COORDINATOR, "coordinator killed", f"{COORDINATOR}: SIGKILL", mend)
+    def _kill_a_coordinator(self) -> None:
+        if (name := self._disturbed(self._ground.coordinators)) is not None:
+            self._end(name, in_order=False)
+            self._break(name, "coordinator killed", f"{name}: SIGKILL", lambda: self._start(name))
 
-    def _stop_the_coordinator(self) -> None:
-        if self._disturb():
-            self._end(COORDINATOR, in_order=True)
-            mend = lambda: self._start(COORDINATOR)  # noqa: E731
-            self._break(COORDINATOR, "coordinator stopped in order", f"{COORDINATOR}: SIGTERM", mend)
+    def _stop_a_coordinator(self) -> None:
+        if (name := self._disturbed(self._ground.coordinators)) is not None:
+            self._end(name, in_order=True)
+            self._break(name, "coordinator stopped in order", f"{name}: SIGTERM", lambda: self._start(name))
 
-    def _pause_the_coordinator(self) -> None:
-        if self._disturb():
-            self._ground.pause(COORDINATOR)
-            mend = lambda: self._ground.resume(COORDINATOR)  # noqa: E731
-            self._break(COORDINATOR, "coordinator paused", f"{COORDINATOR}: SIGSTOP", mend)
+    def _pause_a_coordinator(self) -> None:
+        if (name := self._disturbed(self._ground.coordinators)) is not None:
+            self._ground.pause(name)
+            self._break(name, "coordinator paused", f"{name}: SIGSTOP", lambda: self._ground.resume(name))
+
+    def _kill_a_member(self) -> None:
+        if (name := self._disturbed(self._ground.members)) is not None:
+            self._end(name, in_order=False)
+            self._break(name, "member of the store killed", f"{name}: SIGKILL", lambda: self._start(name))
+
+    def _pause_a_member(self) -> None:
+        if (name := self._disturbed(self._ground.members)) is not None:
+            self._ground.pause(name)
+            self._break(name, "member of the store paused", f"{name}: SIGSTOP", lambda: self._ground.resume(name))
 
     # ------------------------------------------------------------ the network
 

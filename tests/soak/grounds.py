@@ -1,24 +1,32 @@
-"""A coordinator and three nodes as real processes that can be broken: in network namespaces where root may make
-them, so that ways can be cut and slowed too, else on this machine's loopback without the faults of the network."""
+"""Coordinators and three nodes as real processes that can be broken: one coordinator in network namespaces where root
+may make them, so that ways can be cut and slowed too; else, and with three coordinators over an etcd, on this machine's
+loopback without the faults of the network."""
 
+import os
 import signal
+import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Protocol, Self
 
-from leasehold.client.locate import read_cluster_file
-from leasehold.local.files import COORDINATOR
+from leasehold.client.locate import COORDINATOR, read_cluster_file
+from leasehold.local.members import PROGRAM_VARIABLE, LocalMembers
 from leasehold.local.processes import LocalCluster
 from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES, PROXY, NetworkCluster
 from tests.netns.hosts import Hosts, Unavailable, check_available
 from tests.netns.remote import Machine, wait_until
 
+ENSURE_ETCD = Path(__file__).parents[2] / "tools" / "ensure-etcd"
 ENDS_SECONDS = 20.0
 """So long a process may take to end when it is told to stop."""
 
 
 class Ground(Protocol):
-    """A running cluster; a context manager that ends all of it. Names are COORDINATOR and those of NODES."""
+    """A running cluster; a context manager that ends all of it. Names are those of `coordinators`, `members`, NODES."""
 
+    coordinators: tuple[str, ...]
+    members: tuple[str, ...]
+    """Of the store that several coordinators share."""
     directory: Path
     logs: str
     """Where its logs lie, for people."""
@@ -51,6 +59,9 @@ class Here:
 
 class NetworkGround:
     """Each process on a host of its own."""
+
+    coordinators = (COORDINATOR,)
+    members = ()
 
     def __init__(self, directory: Path) -> None:
         self._cluster = NetworkCluster(directory)
@@ -90,15 +101,20 @@ class NetworkGround:
 class LocalGround:
     """All processes on the loopback interface, as `leasehold up` starts them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, coordinators: int = 1) -> None:
         self._local = LocalCluster(directory)
+        self._count = coordinators
+        self.coordinators: tuple[str, ...] = ()
+        self.members: tuple[str, ...] = ()
         self.directory = directory
         self.logs = f"logs are {directory}/*/log, serve logs {directory}/node-*/servelog"
         self.wait_until_active = self._local.wait_until_active
 
     def __enter__(self) -> Self:
         try:
-            self._local.up(len(NODES))
+            known = self._local.up(len(NODES), self._count)
+            self.coordinators = tuple(known.coordinators)
+            self.members = tuple(one.name for one in LocalMembers(self.directory).processes())
             self._local.wait_until_active()
         except BaseException:
             self._local.down()
@@ -116,13 +132,10 @@ class LocalGround:
         return Here()
 
     def address(self) -> str:
-        return read_cluster_file(self.directory).coordinator
+        return ",".join(read_cluster_file(self.directory).coordinators.values())
 
     def start(self, name: str) -> None:
-        if name == COORDINATOR:
-            self._local.restart_coordinator()
-        else:
-            self._local.start_node(self._local.node(name))
+        self._local.start(name)
 
     def kill(self, name: str) -> None:
         if self.runs(name):
@@ -145,9 +158,21 @@ class LocalGround:
         raise AssertionError("there is no proxy here")
 
 
-def ground(directory: Path) -> Ground:
-    """The best one that this machine and this user can have; not started yet."""
+def ground(directory: Path, *, several: bool = False) -> Ground:
+    """The best one that this machine and this user can have; not started yet. With `several` coordinators where there
+    is an etcd."""
+    if several and has_etcd():
+        return LocalGround(directory, coordinators=3)
     return LocalGround(directory) if why_no_network() else NetworkGround(directory)
+
+
+@cache
+def has_etcd() -> bool:
+    """Whether there is one; it is got if that is possible."""
+    found = subprocess.run(["sh", ENSURE_ETCD], capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        os.environ[PROGRAM_VARIABLE] = found.stdout.strip()
+    return found.returncode == 0
 
 
 def why_no_network() -> str:

@@ -10,9 +10,9 @@ import pytest
 
 from leasehold.core.lease.drift import lasts_ns, outlast_ns
 from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS
+from leasehold.limits.log import LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.front import GRAMMAR
-from leasehold.testing.campaign import LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
 from leasehold.testing.invariants import INVARIANTS
 from tests.documents import PAGES, ROOT, rows, section
 

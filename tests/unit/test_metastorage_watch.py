@@ -10,7 +10,8 @@ from leasehold.errors import Indefinite
 from leasehold.ids import Revision
 from leasehold.metastorage.contract import Compacted
 from leasehold.metastorage.watch import Fanout, HistoryPart
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.requests import RequestFate
 
 
 class Log:

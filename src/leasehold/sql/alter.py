@@ -21,15 +21,13 @@ from leasehold.core.words.statements import (
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.sql.cursor import Cursor
-from leasehold.sql.databases import DATABASE
-from leasehold.sql.properties import changed_properties, read_keys, read_properties, removed_properties
+from leasehold.sql.properties import changed_properties, check_changeable, read_keys, read_properties
 from leasehold.sql.table import read_column, read_columns, read_type
 
 TTL = "ttl"
 
 
 def alter_table(cursor: Cursor) -> Definition:
-    """The statement, from behind ALTER TABLE; raises `BadStatement`, or `Refused` with a precise code."""
     if cursor.accept("IF", "EXISTS"):
         table = cursor.table()
         cursor.expect("RENAME", "TO")
@@ -61,7 +59,6 @@ def alter_table(cursor: Cursor) -> Definition:
 
 
 def alter_view(cursor: Cursor) -> RenameView:
-    """The statement, from behind ALTER VIEW."""
     if_exists = cursor.accept("IF", "EXISTS")
     view = cursor.table()
     cursor.expect("RENAME", "TO")
@@ -69,7 +66,6 @@ def alter_view(cursor: Cursor) -> RenameView:
 
 
 def comment_on(cursor: Cursor) -> Comment:
-    """The statement, from behind COMMENT ON."""
     on: OnDatabase | OnTable | OnView
     match cursor.choose("DATABASE", "SCHEMA", "TABLE", "VIEW"):
         case "TABLE":
@@ -77,13 +73,13 @@ def comment_on(cursor: Cursor) -> Comment:
         case "VIEW":
             on = OnView(cursor.table())
         case _:
-            on = OnDatabase(cursor.object(DATABASE))
+            on = OnDatabase(cursor.database())
     cursor.expect("IS")
     return Comment(on=on, text="" if cursor.accept("NULL") else cursor.comment())
 
 
 def _other(cursor: Cursor, old: TableName) -> TableName:
-    """The new name of a table or view, which stays where it is."""
+    """The new name of a table or view, which stays in its database."""
     new = cursor.table()
     if fold(new.database) != fold(old.database):
         raise Refused(
@@ -129,6 +125,7 @@ def _alter_column(cursor: Cursor, table: TableName, column: str) -> Definition:
 def _unset(cursor: Cursor, table: TableName) -> AlterProperties:
     cursor.expect("TBLPROPERTIES")
     if_exists = cursor.accept("IF", "EXISTS")
-    keys = removed_properties(read_keys(cursor))
+    keys = read_keys(cursor)
+    check_changeable(keys)
     properties: dict[str, str | None] = dict.fromkeys(key for key in keys if key != TTL)
     return AlterProperties(table=table, properties=properties, ttl_ns=0 if TTL in keys else None, if_exists=if_exists)

@@ -1,10 +1,11 @@
-"""Names in a SELECT: each column to the table that it is of, `*` written out, and what the engine calls the tables.
+"""The names in a SELECT: resolves each column to its table, expands `*`, and renames tables for an engine.
 
-For the SELECTs of views, which are bound when they are made, and for those that people type.
+For the SELECTs of views, which are bound when the view is made, and for those that people type.
 """
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 from sqlglot import exp
@@ -17,15 +18,15 @@ from leasehold.core.words.nearest import nearest
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
+from leasehold.sql.front import FOREIGN_ERRORS
 
 Engine: TypeAlias = Literal["spark", "duckdb"]
-"""What runs a SELECT, by the name of its dialect."""
+"""An engine for SELECTs, by the name of its dialect."""
 Names: TypeAlias = Mapping[tuple[str, str], Mapping[str, str]]
-"""Of each table and view that is read, by its folded names: its columns by their folded names, in order, and types
-where those are known."""
+"""The columns of each table and view that is read, in order, with their types if known; all names are folded."""
 
 DIALECT: Final = "spark"
-"""In which SELECTs are written and stored."""
+"""The dialect of SELECTs as they are written and stored."""
 TABLES_HINT: Final = "name every table as database.table, and every column of two tables as table.column"
 
 _REFUSED: Final[Mapping[type[exp.Expr], str]] = {
@@ -41,21 +42,32 @@ _REFUSED: Final[Mapping[type[exp.Expr], str]] = {
     exp.SessionParameter: "a parameter",
     exp.Version: "the version of a table",
 }
-"""What can't be checked, reaches outside of the tables, or depends on who runs it."""
+"""What can't be checked, reads anything but tables, or depends on the user who runs it."""
 
 _NOT_BY_POSITION: Final = ("by_name", "side", "kind", "on")
-"""How the branches of a UNION may be matched otherwise than column by column."""
+"""How a UNION may match its branches other than column by column."""
 _UNKNOWN: Final = re.compile(
     r"(?:Column '\"?|Unknown column: \"?)([^'\"]*)(?:\"?' could not be resolved for table: '([^']*)')?"
 )
-"""How sqlglot names the column that it did not find, and the table that was named before it."""
+"""How sqlglot names the column that it did not find, and the table before its dot."""
+
+
+@contextlib.contextmanager
+def sqlglot_reads(what: str) -> Generator[None]:
+    """Turns sqlglot's errors into `BadStatement`; `what` is what it reads, such as `the SELECT`."""
+    try:
+        yield
+    except RecursionError as error:
+        raise BadStatement(f"{what} is too complex", hint="split it into several views") from error
+    except FOREIGN_ERRORS as error:
+        raise BadStatement(f"{what} can't be parsed", hint=TABLES_HINT) from error
 
 
 # ---------------------------------------------------------------- before names are resolved
 
 
 def unsupported_part(tree: exp.Query) -> tuple[str, exp.Expr] | None:
-    """The first part of a SELECT that can't be bound, and what it is."""
+    """The first part of a SELECT that can't be bound: its name, and its node."""
     for node in tree.walk():
         what = _refused(node)
         if what is not None:
@@ -78,7 +90,7 @@ def _refused(node: exp.Expr) -> str | None:
 
 
 def _is_written_out(star: exp.Star) -> bool:
-    """Whether it stands for columns that are named in its place, or for none, as in COUNT(*)."""
+    """Whether the star can be expanded to columns, or stands for none, as in COUNT(*)."""
     if isinstance(star.parent, exp.Count):
         return not any(star.args.values()) and not star.parent.expressions
     whole = star.parent if isinstance(star.parent, exp.Column) else star
@@ -86,14 +98,13 @@ def _is_written_out(star: exp.Star) -> bool:
 
 
 def first_select(tree: exp.Query) -> exp.Query:
-    """The SELECT that names the columns: the first of a UNION."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     return tree
 
 
 def spellings(tree: exp.Query, columns: Iterable[str]) -> dict[str, str]:
-    """Names as somebody wrote them, by their folded form: those of the SELECT, then `columns` of what it reads."""
+    """Names as they were written, by their folded form: those in the SELECT, else the `columns` that it reads."""
     found = {fold(column): column for column in columns}
     found |= {fold(alias.alias): alias.alias for alias in tree.find_all(exp.Alias)}
     own = (select.output_name for select in first_select(tree).selects if not select.is_star)
@@ -104,10 +115,10 @@ def spellings(tree: exp.Query, columns: Iterable[str]) -> dict[str, str]:
 
 
 def qualified(tree: exp.Query, names: Names) -> exp.Query:
-    """The SELECT with every name in full and `*` written out.
+    """The SELECT with every name in full and `*` expanded.
 
-    Raises `NotFound` with code NO_SUCH_COLUMN, `BadStatement`, or `Refused` with code COLUMN_COUNT unless all SELECTs
-    of each UNION are as wide.
+    Raises `NotFound` with code NO_SUCH_COLUMN, `BadStatement`, or `Refused` with code COLUMN_COUNT for a UNION of
+    SELECTs with different numbers of columns.
     """
     columns: dict[str, dict[str, dict[str, str]]] = {}
     for (database, relation), own in names.items():
@@ -130,7 +141,7 @@ def qualified(tree: exp.Query, names: Names) -> exp.Query:
 
 
 def _unresolved(said: str, names: Names) -> Refused:
-    """The error for what sqlglot said."""
+    """Our error for sqlglot's message."""
     match = _UNKNOWN.search(said)
     hint = _columns_hint(names)
     if match is not None:
@@ -158,7 +169,7 @@ def _columns_hint(names: Names) -> str:
 
 
 def columns_read(tree: exp.Query) -> Iterator[tuple[tuple[str, str], str]]:
-    """Each table or view and column that a qualified SELECT names, by their folded names, as often as it names them."""
+    """Each table or view and column that a qualified SELECT names, folded; as often as it names them."""
     for scope in traverse_scope(tree):
         for column in scope.columns:
             source = source_of(scope, column.table)
@@ -167,7 +178,7 @@ def columns_read(tree: exp.Query) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def source_of(scope: Scope, name: str) -> exp.Expr | Scope | None:
-    """What a name before a dot stands for: a source of this SELECT, else of one around it."""
+    """The source that a name before a dot means: of this SELECT, else of an outer one."""
     around: Scope | None = scope
     while name and around is not None:
         if name in around.sources:
@@ -180,13 +191,15 @@ def source_of(scope: Scope, name: str) -> exp.Expr | Scope | None:
 
 
 def words(names: Iterable[str], unique: str) -> dict[str, str]:
-    """A word for each table and view, with `unique` in it: no SELECT uses it for something else."""
+    """A word for each table and view; it contains `unique`, so that no SELECT uses it for something else."""
     return {name: f"leasehold_{unique}_{place}" for place, name in enumerate(names)}
 
 
 def written_for(tree: exp.Query, called: Mapping[str, str], engine: Engine) -> str:
-    """The SELECT in the words of an engine, each table and view called as `called` says for `database.name`; changes
-    `tree`. Raises sqlglot's UnsupportedError for what the engine has no words for."""
+    """The SELECT in the dialect of an engine; `called` has the word for each `database.name`. Changes `tree`.
+
+    Raises sqlglot's UnsupportedError for what the engine can't express.
+    """
     folded = {fold(name): word for name, word in called.items()}
     for table in list(tree.find_all(exp.Table)):
         if table.db:

@@ -8,14 +8,10 @@ from leasehold.ids import IDENTIFIER
 from leasehold.sql.cursor import Cursor
 
 _VALUES = {"'": True, "9": False}
-"""The forms of a value, and whether it stands in quotes."""
+"""The forms of a value, and whether it is in quotes."""
 
 
 def alter_cluster(cursor: Cursor) -> AlterCluster:
-    """The statement, from behind ALTER CLUSTER.
-
-    Raises `BadStatement`, or `Refused` with code NO_SUCH_SETTING, FIXED_SETTING, BAD_SETTING or SETTING_TWICE.
-    """
     cursor.expect("SET")
     settings: dict[str, int] = {}
     while True:

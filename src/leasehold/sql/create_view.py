@@ -10,7 +10,6 @@ from leasehold.sql.table import check_distinct
 
 
 def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
-    """The statement, from behind CREATE VIEW; raises `BadStatement`, or `Refused` with a precise code."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
         raise cursor.source.bad("OR REPLACE and IF NOT EXISTS can't be combined")
@@ -18,12 +17,12 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     names = _names(cursor)
     comment = cursor.comment() if cursor.accept("COMMENT") else ""
     cursor.expect("AS")
-    query = view_query(cursor.source, cursor.at)
+    body, reads = view_query(cursor.source, cursor.at)
     cursor.at = len(cursor.source.tokens)
     return CreateView(
         view=view,
-        body=query.body,
-        reads=query.reads,
+        body=body,
+        reads=reads,
         names=names,
         or_replace=or_replace,
         if_not_exists=if_not_exists,
@@ -32,21 +31,16 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
 
 
 def drop_view(cursor: Cursor) -> DropView:
-    """The statement, from behind DROP VIEW."""
     if_exists = cursor.accept("IF", "EXISTS")
     view = cursor.table()
     return DropView(view=view, if_exists=if_exists, cascade=cursor.accept("CASCADE"))
 
 
 def _names(cursor: Cursor) -> tuple[str, ...]:
-    if not cursor.accept("("):
-        return ()
-    names = [cursor.column()]
-    while cursor.choose(",", ")") == ",":
-        names.append(cursor.column())
+    names = cursor.listed(Cursor.column) if cursor.form == "(" else ()
     if len(names) > COLUMNS_MAX:
         raise Refused(
             f"{len(names)} columns, over {COLUMNS_MAX}", code=ErrorCode.TOO_MANY_COLUMNS, hint="name fewer of them"
         )
     check_distinct(names)
-    return tuple(names)
+    return names

@@ -1,7 +1,8 @@
-"""Reading a statement token by token: each word has to be one that the grammar expects there, to the last one."""
+"""Reads a statement token by token; each token must be one that the grammar expects there."""
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -11,9 +12,11 @@ from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import COMMENT_CHARACTERS_MAX
 from leasehold.sql.front import Source, check_name, short
 
+T = TypeVar("T")
+
 _WORD: Final = re.compile(r"\w|[^\x00-\x7f]")
 _UNNAMED: Final = frozenset({"'", "9", "?"})
-"""The forms that start like words and are no names."""
+"""Forms that start like words but are not names."""
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BYTES: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 _CONSTANTS: Final = {
@@ -24,12 +27,14 @@ _CONSTANTS: Final = {
 
 
 class Cursor:
-    """A place in a statement. What reads something moves past it, or raises `BadStatement` (or `Refused` with a
-    precise code) that says what is wrong where."""
+    """A place in a statement. A method that reads something moves past it.
 
-    def __init__(self, source: Source, at: int = 0) -> None:
+    It raises `BadStatement`, or `Refused` with a precise code, which says what is wrong and where.
+    """
+
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self.at = at
+        self.at = 0
 
     @property
     def form(self) -> str:
@@ -37,12 +42,11 @@ class Cursor:
         return self.ahead(0)
 
     def ahead(self, count: int) -> str:
-        """The form of the token so many after the next one."""
+        """The form of the token `count` after the next one."""
         at = self.at + count
         return self.source.forms[at] if at < len(self.source.forms) else ""
 
     def token(self) -> Token:
-        """The next token, moving past it."""
         if self.at == len(self.source.tokens):
             raise self.bad("something is missing")
         self.at += 1
@@ -54,7 +58,7 @@ class Cursor:
         return self.source.bad(what, tokens[self.at].start if self.at < len(tokens) else len(self.source.text))
 
     def unsupported(self, expected: str = "") -> BadStatement:
-        """The error that the next token has no meaning here, by name if it is a word."""
+        """The error that the next token is not valid here; it names the token if that is a word."""
         if _WORD.match(self.form) and self.form not in _UNNAMED and not self.source.is_secret(self.at):
             what = f"{short(self.form)} is not supported here" + (f", {expected}" if expected else "")
         elif not self.form:
@@ -64,28 +68,27 @@ class Cursor:
         return self.bad(what)
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raises `BadStatement` if anything follows."""
         if self.form:
             raise self.unsupported()
 
     # ---------------------------------------------------------------- words and signs
 
     def accept(self, *forms: str) -> bool:
-        """Whether these forms come next, all of them; then they are passed."""
+        """Whether all these forms come next; if so, moves past them."""
         if self.source.forms[self.at : self.at + len(forms)] != forms:
             return False
         self.at += len(forms)
         return True
 
     def choose(self, *forms: str) -> str:
-        """The one of these forms that comes next."""
         if self.form not in forms:
             raise self.unsupported(f"{_alternatives(forms)} is expected")
         self.at += 1
         return self.source.forms[self.at - 1]
 
     def once(self, said: set[str], *forms: str) -> str:
-        """The one of these forms that comes next, and is not `said` yet; now it is."""
+        """Reads one of these forms, which must not be in `said` yet, and adds it."""
         if self.form in said:
             raise self.bad(f"{self.form} occurs twice")
         form = self.choose(*forms)
@@ -93,14 +96,27 @@ class Cursor:
         return form
 
     def expect(self, *forms: str) -> None:
-        """These forms, all of them."""
+        """Reads all these forms."""
         for form in forms:
             self.choose(form)
 
+    def listed(self, one: "Callable[[Cursor], T]") -> tuple[T, ...]:
+        """`(one, ..)`, at least one."""
+        self.expect("(")
+        found = [one(self)]
+        while self.choose(",", ")") == ",":
+            found.append(one(self))
+        return tuple(found)
+
     # ---------------------------------------------------------------- names
 
-    def object(self, kind: str) -> str:
-        """The name of a `kind` of object, such as a database, that is in nothing else."""
+    def database(self) -> str:
+        return self._object("database")
+
+    def principal(self) -> str:
+        return self._object("user or role")
+
+    def _object(self, kind: str) -> str:
         parts = self._parts()
         if len(parts) != 1:
             raise Refused(
@@ -111,7 +127,6 @@ class Cursor:
         return check_name(parts[0])
 
     def column(self) -> str:
-        """A column's name."""
         name = self._part()
         if self.form == ".":
             raise Refused(
@@ -122,8 +137,7 @@ class Cursor:
         return check_name(name)
 
     def table(self) -> TableName:
-        """A table's or view's name, `database.table`; raises `Refused` with code BAD_IDENTIFIER for other numbers of
-        parts."""
+        """A table's or view's name, `database.table`."""
         return qualified(self._parts())
 
     def _parts(self) -> list[str]:
@@ -142,7 +156,6 @@ class Cursor:
     # ---------------------------------------------------------------- values
 
     def text(self) -> str:
-        """A string."""
         if self.form != "'":
             raise self.unsupported("a text in quotes is expected")
         value = self.token().text
@@ -175,8 +188,7 @@ class Cursor:
         return int(text)
 
     def interval(self) -> str | None:
-        """`INTERVAL 30 DAYS`, `INTERVAL '30' DAY` or `INTERVAL '30 days'` as the text of a duration; None for what does
-        not start so."""
+        """`INTERVAL 30 DAYS`, `INTERVAL '30' DAY` or `INTERVAL '30 days'` as the text of a duration; else None."""
         if self.ahead(1) not in {"9", "'"} or not self.accept("INTERVAL"):
             return None
         parts = [self.token().text]

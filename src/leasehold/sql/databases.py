@@ -4,13 +4,10 @@ from leasehold.core.words.statements import AlterDatabase, CreateDatabase, DropD
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.properties import database_properties, read_keys, read_properties
 
-DATABASE = "database"
-
 
 def create_database(cursor: Cursor) -> CreateDatabase:
-    """The statement, from behind CREATE DATABASE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.object(DATABASE)
+    name = cursor.database()
     comment = ""
     properties: dict[str, str] = {}
     said: set[str] = set()
@@ -24,8 +21,7 @@ def create_database(cursor: Cursor) -> CreateDatabase:
 
 
 def alter_database(cursor: Cursor) -> AlterDatabase:
-    """The statement, from behind ALTER DATABASE."""
-    name = cursor.object(DATABASE)
+    name = cursor.database()
     if cursor.choose("SET", "UNSET") == "SET":
         cursor.expect("DBPROPERTIES")
         return AlterDatabase(name=name, properties={**database_properties(read_properties(cursor))})
@@ -35,7 +31,6 @@ def alter_database(cursor: Cursor) -> AlterDatabase:
 
 
 def drop_database(cursor: Cursor) -> DropDatabase:
-    """The statement, from behind DROP DATABASE."""
     if_exists = cursor.accept("IF", "EXISTS")
-    name = cursor.object(DATABASE)
+    name = cursor.database()
     return DropDatabase(name=name, if_exists=if_exists, cascade=cursor.accept("CASCADE"))

@@ -1,7 +1,7 @@
 """The front of the parser: text to tokens, within bounds, and the grammar as people read it.
 
-The tokens are sqlglot's; `sql/cursor.py` reads them. Where a statement is refused, the text says what and where, and
-the hint is the grammar of the statement that seems meant. What may be a password is never repeated.
+The tokens are sqlglot's; `sql/cursor.py` reads them. An error says what is wrong and where, and its hint is the grammar
+of the statement that seems meant. An error never repeats what may be a password.
 """
 
 import re
@@ -27,7 +27,7 @@ FOREIGN_ERRORS: Final = (
     TypeError,
     ValueError,
 )
-"""What sqlglot may raise on text that it can't read: its own errors, and slips of its code on odd input."""
+"""What sqlglot may raise on text that it can't read: its own errors, and those of its bugs on odd input."""
 
 GRAMMAR: Final = {
     "CREATE DATABASE": (
@@ -97,9 +97,9 @@ _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
 class Tokenizer(Spark.Tokenizer):
-    """Spark's tokens, without its habit of taking all that follows SHOW as one string.
+    """Spark's tokens; but what follows SHOW is not one string.
 
-    A quote that is doubled stands for itself (`'it''s'`), as in standard SQL and in Spark 4; so does one behind `\\`.
+    A doubled quote stands for itself (`'it''s'`), as in standard SQL and in Spark 4; so does a quote behind `\\`.
     """
 
     COMMANDS: ClassVar[set[TokenType]] = set()
@@ -110,8 +110,8 @@ class Tokenizer(Spark.Tokenizer):
 class Source:
     """One statement's text and tokens, without the semicolon that may end it.
 
-    `forms` are the tokens as the grammar sees them: words and signs in upper case, and one sign each for
-    what a person makes up: a name in backquotes (`` ` ``), a string (`'`), a number (`9`); `?` for any other.
+    `forms` are the tokens as the grammar sees them: words and signs in upper case, `` ` `` for a name in backquotes,
+    `'` for a string, `9` for a number, and `?` for any other token.
     """
 
     text: str
@@ -120,29 +120,29 @@ class Source:
 
     @property
     def hint(self) -> str:
-        """The grammar of the statement that the first words promise."""
+        """The grammar of the statement that starts with these words."""
         return _hint(self.forms)
 
     def is_secret(self, at: int) -> bool:
-        """Whether the token `at` may be a password, or a part of one that was not written as it should be."""
+        """Whether the token `at` may be a password, or a part of a badly written one."""
         return "PASSWORD" in self.forms[:at] or ("USER" in self.forms[:5] and at > self.forms.index("USER"))
 
     def bad(self, what: str, offset: int | None = None) -> BadStatement:
-        """The error to raise: `what` is wrong at the character `offset`, if a place is known."""
+        """The error that `what` is wrong, at the character `offset` if it is known."""
         where = "" if offset is None else f" {self.place(offset)}"
         return BadStatement(f"{what}{where}", hint=self.hint)
 
     def place(self, offset: int) -> str:
-        """The character `offset` for people: line and column from 1, and the word that stands there."""
+        """The character `offset` for people: line and column from 1, and the word there."""
         for at, token in enumerate(self.tokens):
             if token.start <= offset <= token.end:
                 word = "" if self.is_secret(at) else self.text[token.start : token.end + 1]
                 return place(self.text, token.start, word)
-        return place(self.text, offset, "")
+        return place(self.text, offset)
 
 
-def place(text: str, offset: int, word: str) -> str:
-    """`at line 1, column 5, near 'word'`; an `offset` past the text is its end."""
+def place(text: str, offset: int, word: str = "") -> str:
+    """As `at line 1, column 5, near 'word'`; an `offset` past the text is its end."""
     if offset >= len(text.rstrip()):
         return "at the end of the statement"
     line = text.count("\n", 0, offset) + 1
@@ -170,7 +170,7 @@ def read(text: str) -> Source:
     except TokenError as error:
         offset = len(text) if error.end is None else error.end
         raise BadStatement(
-            f"the statement can't be read {place(text, offset, '')}: a quote or a comment may not be closed",
+            f"the statement can't be read {place(text, offset)}: a quote or a comment may not be closed",
             hint=_hint(tuple(text[:100].upper().split())),
         ) from None  # It repeats the text, and a password with it.
     except FOREIGN_ERRORS:
@@ -187,16 +187,11 @@ def read(text: str) -> Source:
 
 
 def _check_text(text: str) -> None:
+    split = "split it: for example, create the table first and add columns to it"
     if len(text) > STATEMENT_CHARACTERS_MAX:
-        raise BadStatement(
-            f"a statement of {len(text)} characters, over {STATEMENT_CHARACTERS_MAX}",
-            hint="split it: for example, create the table first and add columns to it",
-        )
+        raise BadStatement(f"a statement of {len(text)} characters, over {STATEMENT_CHARACTERS_MAX}", hint=split)
     if sum(1 for _ in _WORD.finditer(text)) > STATEMENT_WORDS_MAX:
-        raise BadStatement(
-            f"a statement of more than {STATEMENT_WORDS_MAX} words and signs",
-            hint="split it: for example, create the table first and add columns to it",
-        )
+        raise BadStatement(f"a statement of more than {STATEMENT_WORDS_MAX} words and signs", hint=split)
     offset = text.find("\0")
     if offset < 0:
         try:
@@ -204,9 +199,8 @@ def _check_text(text: str) -> None:
         except UnicodeEncodeError as error:
             offset = error.start
     if offset >= 0:
-        line = text.count("\n", 0, offset) + 1
         raise BadStatement(
-            f"a character that is not text at line {line}, column {offset - text.rfind(chr(10), 0, offset)}",
+            f"a character that is not text {place(text, offset)}",
             hint="write the statement as plain UTF-8 text without NUL",
         )
 
@@ -223,8 +217,8 @@ def _form(text: str, token: Token) -> str:
 
 
 def upper(word: str) -> str:
-    """The word in upper case, as keywords are compared: a word with letters outside ASCII is no keyword, whatever
-    Unicode makes of it (the upper case of a long s is an S)."""
+    """The word in upper case, for the comparison with keywords. A word with letters outside ASCII is never a keyword,
+    although the upper case of a long s is an S."""
     return word.upper() if word.isascii() else word
 
 
@@ -241,5 +235,5 @@ def _hint(forms: tuple[str, ...]) -> str:
 
 
 def short(word: str) -> str:
-    """A word from outside, cut to what an error repeats of it."""
+    """A word of a statement, cut to what an error repeats of it."""
     return word if len(word) <= _NEAR_CHARACTERS else word[: _NEAR_CHARACTERS - 2] + ".."

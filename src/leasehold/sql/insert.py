@@ -13,7 +13,7 @@ from leasehold.sql.table import check_distinct
 
 @dataclass(frozen=True, kw_only=True)
 class InsertRows:
-    """`columns` are empty where the statement names none: then there is a value for each column of the table."""
+    """`columns` are empty if the statement names none: then each row has a value for each column of the table."""
 
     table: TableName
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ def read_insert(text: str) -> InsertRows:
     cursor.expect("INSERT", "INTO")
     cursor.accept("TABLE")
     table = cursor.table()
-    columns = _listed(cursor) if cursor.form == "(" else ()
+    columns = cursor.listed(Cursor.column) if cursor.form == "(" else ()
     check_distinct(columns)
     if cursor.form in {"SELECT", "WITH", "(", "FROM"}:
         raise BadStatement(
@@ -37,7 +37,7 @@ def read_insert(text: str) -> InsertRows:
             hint=f'in Python: cluster.table("{table}").append(cluster.query("SELECT .."))',
         )
     cursor.expect("VALUES")
-    rows = [_row(cursor)]
+    rows = [cursor.listed(Cursor.literal)]
     while cursor.accept(","):
         if len(rows) == INSERT_ROWS_MAX:
             raise Refused(
@@ -45,7 +45,7 @@ def read_insert(text: str) -> InsertRows:
                 code=ErrorCode.TOO_MANY_ROWS,
                 hint=f'insert fewer rows, or append them as Arrow: cluster.table("{table}").append(..)',
             )
-        rows.append(_row(cursor))
+        rows.append(cursor.listed(Cursor.literal))
     cursor.end()
     width = len(columns) or len(rows[0])
     for number, row in enumerate(rows, start=1):
@@ -61,19 +61,3 @@ def column_count(number: int, values: int, columns: int) -> Refused:
         code=ErrorCode.COLUMN_COUNT,
         hint="give each column one value, NULL among them, or name the columns: INSERT INTO database.table (a, b) ..",
     )
-
-
-def _listed(cursor: Cursor) -> tuple[str, ...]:
-    cursor.expect("(")
-    found = [cursor.column()]
-    while cursor.choose(",", ")") == ",":
-        found.append(cursor.column())
-    return tuple(found)
-
-
-def _row(cursor: Cursor) -> tuple[Literal, ...]:
-    cursor.expect("(")
-    found = [cursor.literal()]
-    while cursor.choose(",", ")") == ",":
-        found.append(cursor.literal())
-    return tuple(found)

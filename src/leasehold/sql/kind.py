@@ -1,6 +1,6 @@
-"""Which kind of statement a text is, by its first word: who runs it depends on that.
+"""The kind of a statement, by its first word. It decides where the statement runs.
 
-Loads no parser: a command that sends a definition to the coordinator needs none.
+No parser is loaded: a command that sends a definition to the coordinator needs none.
 """
 
 import re
@@ -27,6 +27,6 @@ _KINDS: Final = {
 
 
 def kind_of(text: str) -> StatementKind:
-    """The kind of the statement that `text` begins; whatever is not understood is left to the coordinator to refuse."""
+    """The kind of the statement in `text`; a text that is not understood is left to the coordinator to refuse."""
     match = _FIRST.match(text)
     return StatementKind.DEFINITION if match is None else _KINDS.get(match[1].upper(), StatementKind.DEFINITION)

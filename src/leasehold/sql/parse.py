@@ -1,7 +1,8 @@
 """SQL text to statements: `parse`, the one way in.
 
 The tokens are sqlglot's, and so is the syntax tree of a view's SELECT; every other statement is read token by token,
-with a module for each group. What is not known is refused by name, never ignored.
+with a module for each group. `create_table` and its like read a statement from behind the words of their name, and
+raise what `parse` raises. What is not known is refused by name, never ignored.
 """
 
 from functools import lru_cache
@@ -42,7 +43,7 @@ def _parse(text: str) -> AnyStatement:
 
 
 _parse_once = lru_cache(PARSED_STATEMENTS_KEPT)(_parse)
-"""Short texts come again and again. A statement never changes; one with a secret in it is not kept."""
+"""Short texts are parsed again and again. A text with a secret is not kept."""
 
 
 def parses_at_once(text: str) -> bool:
@@ -65,46 +66,36 @@ def _statement(cursor: Cursor) -> AnyStatement:
 
 
 def _definition(cursor: Cursor) -> Definition:
-    match cursor.form:
-        case "CREATE":
-            cursor.token()
-            return _create(cursor)
-        case "ALTER":
-            cursor.token()
-            return _alter(cursor)
-        case "DROP":
-            cursor.token()
-            return _drop(cursor)
-        case "COMMENT":
-            cursor.token()
-            cursor.expect("ON")
-            return alter.comment_on(cursor)
-        case "DELETE":
-            cursor.token()
-            cursor.expect("FROM")
-            return delete_rows(cursor)
-        case "GRANT":
-            cursor.token()
-            return principals.grant(cursor)
-        case "REVOKE":
-            cursor.token()
-            return principals.revoke(cursor)
-        case "SELECT" | "WITH" | "(" | "INSERT" if not cursor.at:
-            raise BadStatement(
-                "a coordinator does not run SELECT or INSERT, because clients read and write rows",
-                hint='read with cluster.query("SELECT ..") or `leasehold sql`; an older client does not support them',
-            )
-        case _ if cursor.at:
-            raise cursor.bad("EXPLAIN is only for statements that change something")
-        case _:
-            raise cursor.bad("this is not a statement of Leasehold")
+    if cursor.accept("CREATE"):
+        return _create(cursor)
+    if cursor.accept("ALTER"):
+        return _alter(cursor)
+    if cursor.accept("DROP"):
+        return _drop(cursor)
+    if cursor.accept("COMMENT"):
+        cursor.expect("ON")
+        return alter.comment_on(cursor)
+    if cursor.accept("DELETE"):
+        cursor.expect("FROM")
+        return delete_rows(cursor)
+    if cursor.accept("GRANT"):
+        return principals.grant(cursor)
+    if cursor.accept("REVOKE"):
+        return principals.revoke(cursor)
+    if cursor.at:
+        raise cursor.bad("EXPLAIN is only for statements that change something")
+    if cursor.form in {"SELECT", "WITH", "(", "INSERT"}:
+        raise BadStatement(
+            "a coordinator does not run SELECT or INSERT, because clients read and write rows",
+            hint='read with cluster.query("SELECT ..") or `leasehold sql`; an older client does not support them',
+        )
+    raise cursor.bad("this is not a statement of Leasehold")
 
 
 def _create(cursor: Cursor) -> Definition:
     if cursor.accept("OR", "REPLACE"):
-        if cursor.form != "VIEW":
+        if not cursor.accept("VIEW"):
             raise cursor.unsupported("OR REPLACE is for views, so 'VIEW' is expected")
-        cursor.token()
         return create_view(cursor, or_replace=True)
     match cursor.choose(*_OBJECTS):
         case "TABLE":

@@ -22,63 +22,56 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.sql.cursor import Cursor
-from leasehold.sql.databases import DATABASE
 
 _ALL = "ALL"
 _RIGHTS = tuple(right.value for right in Right)
 
 
 def create_user(cursor: Cursor) -> CreateUser:
-    """The statement, from behind CREATE USER; raises `BadStatement`, or `Refused` with code BAD_PASSWORD."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = principal(cursor)
+    name = cursor.principal()
     cursor.expect("PASSWORD")
     return CreateUser(name=name, password=_password(cursor), if_not_exists=if_not_exists)
 
 
 def create_role(cursor: Cursor) -> CreateRole:
-    """The statement, from behind CREATE ROLE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    return CreateRole(name=principal(cursor), if_not_exists=if_not_exists)
+    return CreateRole(name=cursor.principal(), if_not_exists=if_not_exists)
 
 
 def alter_principal(cursor: Cursor, kind: PrincipalKind) -> SetPassword | RenamePrincipal:
-    """The statement, from behind ALTER USER or ALTER ROLE."""
-    name = principal(cursor)
+    name = cursor.principal()
     if kind is PrincipalKind.USER and cursor.accept("PASSWORD"):
         return SetPassword(name=name, password=_password(cursor))
     cursor.expect("RENAME", "TO")
-    return RenamePrincipal(kind=kind, name=name, to=principal(cursor))
+    return RenamePrincipal(kind=kind, name=name, to=cursor.principal())
 
 
 def drop_principal(cursor: Cursor, kind: PrincipalKind) -> DropPrincipal:
-    """The statement, from behind DROP USER or DROP ROLE."""
     if_exists = cursor.accept("IF", "EXISTS")
-    return DropPrincipal(kind=kind, name=principal(cursor), if_exists=if_exists)
+    return DropPrincipal(kind=kind, name=cursor.principal(), if_exists=if_exists)
 
 
 def grant(cursor: Cursor) -> Definition:
-    """The statement, from behind GRANT."""
     if cursor.accept("ROLE"):
-        role = principal(cursor)
+        role = cursor.principal()
         cursor.expect("TO")
-        return GrantRole(role=role, user=principal(cursor))
+        return GrantRole(role=role, user=cursor.principal())
     rights = _rights(cursor)
     on = read_on(cursor)
     cursor.expect("TO")
-    return GrantRights(rights=rights, on=on, to=principal(cursor))
+    return GrantRights(rights=rights, on=on, to=cursor.principal())
 
 
 def revoke(cursor: Cursor) -> Definition:
-    """The statement, from behind REVOKE."""
     if cursor.accept("ROLE"):
-        role = principal(cursor)
+        role = cursor.principal()
         cursor.expect("FROM")
-        return RevokeRole(role=role, user=principal(cursor))
+        return RevokeRole(role=role, user=cursor.principal())
     rights = _rights(cursor)
     on = read_on(cursor)
     cursor.expect("FROM")
-    return Revoke(rights=rights, on=on, of=principal(cursor))
+    return Revoke(rights=rights, on=on, of=cursor.principal())
 
 
 def read_on(cursor: Cursor) -> On:
@@ -92,12 +85,7 @@ def read_on(cursor: Cursor) -> On:
         case "VIEW":
             return OnView(cursor.table())
         case _:
-            return OnDatabase(cursor.object(DATABASE))
-
-
-def principal(cursor: Cursor) -> str:
-    """The name of a user or role."""
-    return cursor.object("user or role")
+            return OnDatabase(cursor.database())
 
 
 def _rights(cursor: Cursor) -> tuple[Right, ...]:

@@ -1,7 +1,7 @@
-"""TBLPROPERTIES and DBPROPERTIES: the keys that mean something to us, and the rest, kept as they are."""
+"""TBLPROPERTIES and DBPROPERTIES: the keys with a meaning, and other keys, which are kept as they are."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from leasehold.sql.cursor import Cursor
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _RESERVED: Final = "leasehold."
 _FIXED: Final = ("replication", "time_column")
-"""What CREATE TABLE alone says."""
+"""Only CREATE TABLE can set these."""
 _TIME_TYPES: Final = (Plain("TIMESTAMP"), Plain("DATE"))
 
 
@@ -46,15 +46,16 @@ def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]
 
 def changed_properties(given: Mapping[str, str]) -> TableProperties:
     """What new properties of a table mean; raises `Refused` with code BAD_PROPERTY."""
-    _check_fixed(given)
+    check_changeable(given)
     ttl_ns = _ttl_ns(given["ttl"], "UNSET TBLPROPERTIES ('ttl') keeps rows forever") if "ttl" in given else None
     return TableProperties(ttl_ns=ttl_ns, others=_others(given, "ttl"))
 
 
-def removed_properties(keys: Sequence[str]) -> tuple[str, ...]:
-    """The keys that a table may lose; raises `Refused` with code BAD_PROPERTY."""
-    _check_fixed(keys)
-    return tuple(keys)
+def check_changeable(keys: Collection[str]) -> None:
+    """Raises `Refused` with code BAD_PROPERTY for a property that a table keeps for ever."""
+    for key in _FIXED:
+        if key in keys:
+            raise _bad(f"{key!r} can't be changed", "create a new table with it and copy the rows")
 
 
 def database_properties(given: Mapping[str, str]) -> dict[str, str]:
@@ -117,12 +118,6 @@ def _checked(value: str, key: str) -> str:
     if len(value) > PROPERTY_CHARACTERS_MAX or "\0" in value:
         raise _bad(f"the value of property {key!r} is too long or has NUL in it", f"at most {PROPERTY_CHARACTERS_MAX}")
     return value
-
-
-def _check_fixed(keys: Mapping[str, str] | Sequence[str]) -> None:
-    for key in _FIXED:
-        if key in keys:
-            raise _bad(f"{key!r} can't be changed", "create a new table with it and copy the rows")
 
 
 def _replication(found: Mapping[str, str]) -> int | None:

@@ -1,12 +1,11 @@
 """A SELECT, of a view or as people type it: its syntax tree, its one canonical text, and the tables that it names.
 
-sqlglot reads it, within bounds: a text from outside must hold up no process that parses it. It reads far more than a
-SELECT, so what would run code, change something or read what is not in the catalog is refused by name. A word that
-means nothing to it where it stands (`LIMIT 5 ONLY`) is not in the canonical text, which is what is stored and shown.
+sqlglot parses it, within bounds, so that no text can block a process. sqlglot accepts far more than a SELECT, so what
+would run code, change something or read outside of the catalog is refused by name. A word that sqlglot ignores
+(`LIMIT 5 ONLY`) is not in the canonical text, which is stored and shown.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import exp
@@ -25,9 +24,9 @@ from leasehold.sql.front import FOREIGN_ERRORS, Source, read, short
 
 _STEPS_MIN: Final = 5_000
 _STEPS_PER_TOKEN: Final = 3
-"""A SELECT as people write it takes one or two."""
+"""A SELECT that a person writes takes one or two."""
 _ROUNDS_MAX: Final = 4
-"""A text is written out and read again until it stays as it is."""
+"""A text is written out and parsed again until it stays the same."""
 _STARTS: Final = frozenset({"SELECT", "WITH", "("})
 _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
@@ -35,7 +34,7 @@ _OPEN: Final = frozenset({",", "SELECT", "WHERE", "ON", "AND", "OR", "GROUP BY",
 _SHUT: Final = frozenset(
     {",", ")", "]", "}", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "UNION", "INTERSECT", "EXCEPT", ""}
 )
-"""One of these can't follow one of those: sqlglot forgets a comma too many, and reads clauses with nothing in them."""
+"""One of these can't follow one of _OPEN, though sqlglot ignores an extra comma and accepts empty clauses."""
 _BEFORE_COMMA: Final = frozenset(
     {"(", "[", "{", "DISTINCT", "FROM", "ORDER BY", "PARTITION BY", "WITH"} | _OPEN - {"AND", "OR", "ON", "IN"}
 )
@@ -53,34 +52,26 @@ _REFUSED: Final = (
     (exp.Parameter, "parameters are not supported"),
     (exp.SessionParameter, "parameters are not supported"),
 )
-"""What sqlglot reads and a SELECT must not say."""
+"""What sqlglot accepts and a SELECT must not contain."""
 _SPARKS: Final = (exp.Anonymous, exp.Hint, exp.QueryTransform, exp.With, exp.Table)
-"""Where Spark may understand what is refused here."""
+"""Parts that Spark may understand although they are refused here."""
 _TABLE_PARTS: Final = frozenset({"this", "db", "catalog", "alias", "joins", "laterals", "sample", "pivots"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class ViewQuery:
-    """`body` is the canonical text, `reads` the tables and views that it names, each once."""
-
-    body: str
-    reads: tuple[TableName, ...]
-
-
 class _Entangled(Exception):
-    """Reading the statement takes too many steps. Not one of sqlglot's errors, which it would catch itself."""
+    """To parse the statement takes too many steps. It is not one of sqlglot's errors, which sqlglot would catch."""
 
 
 class _Dialect(Spark):
-    """Spark's, with no word to the log about a path into JSON that is none."""
+    """Spark's dialect, which does not log bad paths into JSON."""
 
     STRICT_JSON_PATH_SYNTAX = False
 
 
 class BoundedParser(SparkParser):
-    """Spark's grammar, except that what it does not understand is an error and never an opaque command.
+    """Spark's grammar, except that a text that it does not understand is an error and never an opaque command.
 
-    It also counts its steps: sqlglot reads some texts (joins without a condition) by trying 2**n ways.
+    It also counts its steps: for some texts (joins without a condition) sqlglot tries 2**n ways.
     """
 
     _steps = 0
@@ -106,8 +97,9 @@ class BoundedParser(SparkParser):
         return super()._parse_as_command(start)
 
 
-def view_query(source: Source, first: int) -> ViewQuery:
-    """The SELECT that starts at the token `first` and ends the statement.
+def view_query(source: Source, first: int) -> tuple[str, tuple[TableName, ...]]:
+    """The canonical text of the SELECT that starts at the token `first` and ends the statement, and the tables and
+    views that it names, each once.
 
     Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, SELECT_TOO_LONG.
     """
@@ -118,7 +110,7 @@ def view_query(source: Source, first: int) -> ViewQuery:
     for _ in range(_ROUNDS_MAX):
         written = _written(source, tree)
         if written == text:
-            return ViewQuery(body=text, reads=_reads(source, tree))
+            return text, _reads(source, tree)
         text = written
         tree = parse_query(text)
     raise source.bad("the SELECT can't be stored without changing its meaning")
@@ -132,8 +124,10 @@ def parse_query(text: str) -> exp.Query:
 def typed_query(
     source: Source, sparks: Callable[[exp.Query, str], LeaseholdError]
 ) -> tuple[exp.Query, tuple[TableName, ...]]:
-    """The syntax tree of a SELECT that somebody typed, and what it names, each once; raises as `view_query`, or what
-    `sparks` makes of a part that only Spark may understand."""
+    """The syntax tree of a typed SELECT, and the tables and views that it names, each once.
+
+    Raises as `view_query`, or what `sparks` makes of a part that only Spark may understand.
+    """
     tree = _tree(source, 0, sparks)
     return tree, _reads(source, tree)
 
@@ -170,7 +164,7 @@ def _written(source: Source, tree: exp.Query) -> str:
     try:
         text = tree.sql(dialect=_Dialect(), comments=False, unsupported_level=ErrorLevel.RAISE)
         text.encode()
-    except (*FOREIGN_ERRORS, RecursionError) as error:
+    except FOREIGN_ERRORS as error:
         raise source.bad("the statement can't be parsed") from error
     _check_size(len(text))
     return text
@@ -190,7 +184,7 @@ def _reads(source: Source, tree: exp.Query) -> tuple[TableName, ...]:
 
 
 def _usable(given: list[exp.Expr], table: exp.Table) -> set[str]:
-    """The names that WITH gives where `table` stands: within the clause, those before its own."""
+    """The names that WITH defines at the place of `table`: inside the clause, those before its own."""
     own = table.find_ancestor(exp.CTE)
     before = next((at for at, one in enumerate(given) if one is own), len(given))
     return {fold(one.alias) for one in given[:before]}
@@ -223,7 +217,7 @@ def _fault(node: exp.Expr) -> str | None:
 def _shown(node: exp.Expr) -> str:
     try:
         return node.name or node.sql(dialect=_Dialect(), unsupported_level=ErrorLevel.IGNORE)
-    except (*FOREIGN_ERRORS, RecursionError):
+    except FOREIGN_ERRORS:
         return type(node).__name__
 
 

@@ -17,8 +17,7 @@ from leasehold.core.words.statements import (
     ShowViews,
 )
 from leasehold.sql.cursor import Cursor
-from leasehold.sql.databases import DATABASE
-from leasehold.sql.principals import principal, read_on
+from leasehold.sql.principals import read_on
 
 _SHOWN = (
     "DATABASES",
@@ -36,7 +35,6 @@ _SHOWN = (
 
 
 def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
-    """The statement, from behind SHOW."""
     match cursor.choose(*_SHOWN):
         case "DATABASES":
             return ShowDatabases()
@@ -59,15 +57,14 @@ def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
         case "ROLES":
             return ShowPrincipals(roles=True)
         case _:
-            name = principal(cursor) if cursor.accept("FOR") else None
+            name = cursor.principal() if cursor.accept("FOR") else None
             return ShowGrants(principal=name, on=read_on(cursor) if cursor.form else None)
 
 
 def describe(cursor: Cursor) -> Question:
-    """The statement, from behind DESCRIBE."""
     if cursor.form in {"DATABASE", "SCHEMA"} and cursor.ahead(1) != ".":
         cursor.token()
-        return DescribeDatabase(name=cursor.object(DATABASE))
+        return DescribeDatabase(name=cursor.database())
     if cursor.form in {"EXTENDED", "FORMATTED"} and cursor.ahead(1) != ".":
         raise cursor.unsupported()
     if cursor.form == "TABLE" and cursor.ahead(1) != ".":
@@ -76,17 +73,17 @@ def describe(cursor: Cursor) -> Question:
 
 
 def _within(cursor: Cursor) -> str | None:
-    return cursor.object(DATABASE) if cursor.accept("IN") or cursor.accept("FROM") else None
+    return cursor.database() if cursor.accept("IN") or cursor.accept("FROM") else None
 
 
 def _object(cursor: Cursor) -> str:
-    """An object as statements claim it."""
+    """The name of an object in the claims of statements."""
     match cursor.choose("DATABASE", "SCHEMA", "TABLE", "VIEW", "USER", "ROLE", "CLUSTER"):
         case "CLUSTER":
             return claims.CLUSTER
         case "TABLE" | "VIEW":
             return claims.table_name(cursor.table())
         case "USER" | "ROLE":
-            return claims.principal_name(principal(cursor))
+            return claims.principal_name(cursor.principal())
         case _:
-            return claims.database_name(cursor.object(DATABASE))
+            return claims.database_name(cursor.database())

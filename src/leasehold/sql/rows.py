@@ -9,7 +9,6 @@ _OPERATORS = ("=", "<", "<=", ">", ">=")
 
 
 def delete_rows(cursor: Cursor) -> DeleteRows:
-    """The statement, from behind DELETE FROM; raises `BadStatement`, or `Refused` with a precise code."""
     table = cursor.table()
     if not cursor.form:
         raise BadStatement(

@@ -20,9 +20,9 @@ _HIDDEN: Final = "***"
 
 
 def redacted(text: str) -> str:
-    """`text` with `'***'` for its password. Never raises.
+    """`text` with `'***'` in place of its password. Never raises.
 
-    Of a text that can't be read, what may hold a password is cut off.
+    A text that can't be parsed is cut where a password may start.
     """
     if _USER.search(text) is None and _ANNOUNCED.search(text) is None:
         return text
@@ -40,7 +40,7 @@ def redacted(text: str) -> str:
 
 
 def _ends(text: str) -> Iterator[int]:
-    """Where what announces a password ends, and the first quote behind USER."""
+    """The end of the words before a password, and the first quote behind USER."""
     announced = _ANNOUNCED.search(text)
     if announced is not None:
         yield announced.end()

@@ -1,7 +1,7 @@
-"""A SELECT that somebody typed: read, bound to the columns of what it names, and written for DuckDB.
+"""A typed SELECT: parsed, bound to the columns of the tables that it names, and written for DuckDB.
 
-It is written as the SELECTs of views are, in Spark's SQL. What only Spark can run is refused with the line that runs it
-there, and so is what DuckDB would silently leave out (SORT BY).
+It is in Spark's SQL, as the SELECTs of views are. What only Spark can run, or what DuckDB would silently ignore (SORT
+BY), is refused with the line that runs it in Spark.
 """
 
 import re
@@ -17,11 +17,11 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
 from leasehold.sql.binder import (
     DIALECT,
-    TABLES_HINT,
     columns_read,
     first_select,
     qualified,
     spellings,
+    sqlglot_reads,
     unsupported_part,
     written_for,
 )
@@ -31,15 +31,15 @@ from leasehold.sql.view_size import check_size
 
 _NAME: Final = re.compile(r"\s*(\w+)\.(\w+)\s*")
 _SHOWN: Final = 300
-"""Characters of a SELECT that a hint repeats."""
+"""Characters of a SELECT in a hint."""
 _NAME_SHOWN: Final = 60
-"""Of an expression that names its column."""
+"""Characters of an expression that is the name of its column."""
 _SPARKS: Final[Mapping[type[exp.Expr], str]] = {
     exp.Sort: "SORT BY",
     exp.Distribute: "DISTRIBUTE BY",
     exp.Cluster: "CLUSTER BY",
 }
-"""Clauses about Spark's partitions, which DuckDB has not."""
+"""Clauses about partitions, which only Spark has."""
 _MEANINGLESS: Final = (
     exp.CurrentUser,
     exp.SessionUser,
@@ -65,8 +65,8 @@ class Select:
 
 
 class BoundSelect(NamedTuple):
-    """A SELECT with every name in full: what its columns are called, and those that it reads of each table and view,
-    by folded names."""
+    """A SELECT with every name in full, the names of its columns, and the folded columns that it reads of each table
+    and view."""
 
     select: Select
     tree: exp.Query
@@ -75,8 +75,7 @@ class BoundSelect(NamedTuple):
 
 
 def read_select(text: str, *, cluster: str) -> Select:
-    """The one SELECT in `text`, or all rows of the table or view that it names; `cluster` is where to find the tables,
-    for hints.
+    """The one SELECT in `text`, or all rows of the table or view that it names. Hints name the `cluster`.
 
     Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, SELECT_TOO_LONG, NOT_ON_THIS_ENGINE.
     """
@@ -115,7 +114,7 @@ def not_here(what: str, tree: exp.Query, cluster: str) -> Refused:
 
 
 def spark_line(tree: exp.Query, cluster: str) -> str:
-    """What to type in Python to run a SELECT in Spark."""
+    """The line of Python that runs a SELECT in Spark."""
     tree = tree.copy()
     made: dict[str, str] = {}
     for table in list(tree.find_all(exp.Table)):
@@ -126,7 +125,7 @@ def spark_line(tree: exp.Query, cluster: str) -> str:
             table.set("db", None)
     try:
         text = tree.sql(DIALECT)
-    except (*FOREIGN_ERRORS, RecursionError):
+    except FOREIGN_ERRORS:
         text = "SELECT .."
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + ".."
     frames = "".join(
@@ -149,21 +148,18 @@ def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> 
     """
     tree = select.tree.copy()
     names = {key: {fold(column): "" for column in own} for key, own in relations.items()}
+    columns: dict[tuple[str, str], set[str]] = {key: set() for key in names}
     try:
-        check_size(tree, {key: len(one) for key, one in names.items()})
-        _name_columns(tree)
-        shown = spellings(tree, (column for own in relations.values() for column in own))
-        tree = qualified(tree, names)
-        _check_stars(select.source, tree)
-        columns: dict[tuple[str, str], set[str]] = {key: set() for key in names}
-        for key, column in columns_read(tree):
-            columns[key].add(column)
+        with sqlglot_reads("the SELECT"):
+            check_size(tree, {key: len(one) for key, one in names.items()})
+            _name_columns(tree)
+            shown = spellings(tree, (column for own in relations.values() for column in own))
+            tree = qualified(tree, names)
+            _check_stars(select.source, tree)
+            for key, column in columns_read(tree):
+                columns[key].add(column)
     except NotFound as error:
         raise _placed(error, select.source) from error
-    except RecursionError as error:
-        raise BadStatement("the SELECT is too complex", hint="split it into several views") from error
-    except FOREIGN_ERRORS as error:
-        raise BadStatement("the SELECT can't be parsed", hint=TABLES_HINT) from error
     return BoundSelect(
         select=select,
         tree=tree,
@@ -173,16 +169,15 @@ def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> 
 
 
 def _name_columns(tree: exp.Query) -> None:
-    """A column that has no name is called by what it is, such as COUNT(*)."""
-    first = first_select(tree)
-    for select in first.selects:
+    """Names each unnamed column by its expression, such as COUNT(*)."""
+    for select in first_select(tree).selects:
         if not select.is_star and not select.output_name:
             name = select.sql(DIALECT)
             select.replace(exp.alias_(select.copy(), name[:_NAME_SHOWN], quoted=True))
 
 
 def _check_stars(source: Source, tree: exp.Query) -> None:
-    """A star of something that is not there stays one."""
+    """Raises `NotFound` for a star that was not expanded: its table is not there."""
     for star in tree.find_all(exp.Star):
         if star.parent is not None and not isinstance(star.parent, exp.Count):
             text = f"the SELECT reads no table or view of that name: {star.parent.sql(DIALECT)[:_NAME_SHOWN]}"
@@ -190,7 +185,7 @@ def _check_stars(source: Source, tree: exp.Query) -> None:
 
 
 def _placed(error: NotFound, source: Source) -> NotFound:
-    """With the place of the column that is not there: that of the first word like it."""
+    """The error with the place of the missing column: that of the first word like it."""
     named = error.text.rsplit("'", 2)
     if len(named) == 3:
         for token in source.tokens:
@@ -203,7 +198,7 @@ def _placed(error: NotFound, source: Source) -> NotFound:
 
 
 def written(bound: BoundSelect, called: Mapping[str, str]) -> str:
-    """In DuckDB's words, each table and view called as `called` says for `database.name`.
+    """The SELECT in DuckDB's dialect; `called` has the word for each `database.name`.
 
     Raises `Refused` with code NOT_ON_THIS_ENGINE.
     """
@@ -211,11 +206,10 @@ def written(bound: BoundSelect, called: Mapping[str, str]) -> str:
         return written_for(bound.tree.copy(), called, "duckdb")
     except UnsupportedError as error:
         raise not_here(str(error)[:_SHOWN], bound.select.tree, bound.select.cluster) from error
-    except (*FOREIGN_ERRORS, RecursionError) as error:
+    except FOREIGN_ERRORS as error:
         raise BadStatement("the SELECT is too complex to run", hint="split it into several views") from error
 
 
 def key_of(name: str) -> tuple[str, str]:
-    """The folded parts of `database.name`."""
     database, _, relation = name.partition(".")
     return fold(database), fold(relation)

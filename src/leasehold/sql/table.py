@@ -19,7 +19,6 @@ _CLOSING: Final = frozenset(")>]")
 
 
 def create_table(cursor: Cursor) -> CreateTable:
-    """The statement, from behind CREATE TABLE; raises `BadStatement`, or `Refused` with a precise code."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.table()
     if cursor.form != "(":
@@ -62,12 +61,6 @@ def read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
     columns = [read_column(cursor)]
     while cursor.choose(",", ")") == ",":
         columns.append(read_column(cursor))
-    check_columns(columns)
-    return tuple(columns)
-
-
-def check_columns(columns: Sequence[ColumnDefinition]) -> None:
-    """Raises `Refused` with code TOO_MANY_COLUMNS or DUPLICATE_COLUMN."""
     if len(columns) > COLUMNS_MAX:
         raise Refused(
             f"{len(columns)} columns, over {COLUMNS_MAX}",
@@ -75,6 +68,7 @@ def check_columns(columns: Sequence[ColumnDefinition]) -> None:
             hint="split the table into several",
         )
     check_distinct([column.name for column in columns])
+    return tuple(columns)
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -128,7 +122,7 @@ def read_type(cursor: Cursor, column: str) -> ColumnType:
         case _:
             pass
     try:
-        # The canonical spelling is ours: only DECIMAL has come this far with a chance to be one.
+        # Of our types only DECIMAL comes this far: `parse_type` checks its numbers, and refuses anything else.
         return parse_type(spelling)
     except Refused as error:
         where = cursor.source.place(cursor.source.tokens[first].start)
@@ -136,7 +130,6 @@ def read_type(cursor: Cursor, column: str) -> ColumnType:
 
 
 def _type_words(cursor: Cursor) -> list[str]:
-    """A word, and all that stands in brackets behind it."""
     words = [_written(cursor)]
     depth = 0
     while cursor.form in _OPENING or (depth and cursor.form):

@@ -1,10 +1,10 @@
-"""How large the SELECT of a view becomes when its names are resolved, counted before that is done.
+"""The size of a SELECT once its names are resolved, counted before that is done.
 
-sqlglot then writes out what a `*`, an alias, a position in GROUP BY and a column of USING stand for, wherever they
-stand: a text of some hundred characters may come to gigabytes. The count here is short by a few nodes at most.
+sqlglot then expands each `*`, alias, position in GROUP BY and column of USING: a text of some hundred characters may
+become gigabytes. The count here is too small by a few nodes at most.
 
 The unit is a node of the syntax tree. sqlglot walks up from each column to its SELECT, several times, so a node in a
-deep expression counts for more: for two at `_HEIGHT_UNIT`.
+deep expression counts more: twice at a depth of `_HEIGHT_UNIT`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ _ADDED_NODES: Final[Mapping[type[exp.Expr], int]] = {
     exp.Table: _NAMED_NODES,
     exp.Subquery: _NAMED_NODES,
 }
-"""What is written besides, where somebody left it out."""
+"""Nodes that sqlglot adds, such as a missing alias."""
 
 
 def check_size(tree: exp.Query, widths: Mapping[tuple[str, str], int]) -> int:
-    """What it comes to; `widths` are the numbers of columns of what the SELECT reads, by folded names.
+    """The size; `widths` are the numbers of columns of each table and view that the SELECT reads, by folded names.
 
     Raises `Refused` with code TOO_MANY_COLUMNS or SELECT_TOO_LONG.
     """
@@ -40,7 +40,7 @@ def check_size(tree: exp.Query, widths: Mapping[tuple[str, str], int]) -> int:
 
 
 class _Size(NamedTuple):
-    """Of an expression once it is written out; `inner` is the weight of the subqueries in it."""
+    """The size of an expanded expression; `inner` is the weight of the subqueries in it."""
 
     nodes: int = 0
     height: int = 0
@@ -58,7 +58,7 @@ class _Sizes:
     def __init__(self, widths: Mapping[tuple[str, str], int]) -> None:
         self._tables = widths
         self._weights: dict[int, int] = {}
-        """Of the SELECTs counted so far, subqueries included, by their ids; of the same the widths."""
+        """The weights and widths of the SELECTs counted so far, with their subqueries, by the ids of their nodes."""
         self._widths: dict[int, int] = {}
         self._expanded = 0
         self._joined = 0
@@ -77,7 +77,7 @@ class _Sizes:
         return self._size(tree, {}).weight
 
     def _sources(self, scope: Scope) -> Iterator[tuple[str, int]]:
-        """What one SELECT reads: its folded name there, and its width. Two may have one name here."""
+        """The folded name and the width of each source of a SELECT. Two may have one name here."""
         given = {fold(name): source.expression for name, source in scope.cte_sources.items()}
         for table in scope.tables:
             query = None if table.db else given.get(fold(table.name))
@@ -118,7 +118,6 @@ class _Sizes:
         self._weights[id(query)] = _checked(weight + places * largest.weight)
 
     def _size(self, root: exp.Expr, names: Mapping[str, _Size]) -> _Size:
-        """Of an expression in which `names` stand for more than themselves."""
         nodes = height = inner = 0
         rest = [(root, 1)]
         while rest:
@@ -136,7 +135,7 @@ class _Sizes:
 
 
 def _joined_by(query: exp.Select) -> tuple[dict[str, _Size], int]:
-    """The columns of USING, each of which stands for one of every table, and the weight of the conditions."""
+    """The columns of USING, each of which is expanded to one of every table, and the weight of the conditions."""
     joins = query.args.get("joins") or []
     whole = _Size(_COLUMN_NODES * (len(joins) + 1), 2)
     names: dict[str, _Size] = {}

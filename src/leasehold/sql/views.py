@@ -1,12 +1,11 @@
 """The SELECT of a view: checked against a catalog when the view is made, and written for an engine when it is read.
 
-What is stored names every table and column in full, `*` written out, so that it means the same whatever is added to the
-tables later. Its columns are called, in order, what the view's record says: those names are unique and ours, while the
-names in the text are only what the text itself needs.
+The stored text names every table and column in full and has no `*`, so that columns that are added later don't change
+it. The names of the view's columns are in its record, in the same order, and not in the text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import UnsupportedError
@@ -23,7 +22,6 @@ from leasehold.ids import FieldId, ObjectId
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.sql.binder import (
     DIALECT,
-    TABLES_HINT,
     Engine,
     Names,
     columns_read,
@@ -31,24 +29,26 @@ from leasehold.sql.binder import (
     qualified,
     source_of,
     spellings,
+    sqlglot_reads,
     unsupported_part,
     written_for,
 )
-from leasehold.sql.front import FOREIGN_ERRORS, check_name
+from leasehold.sql.front import check_name
 from leasehold.sql.view_size import check_size
 
 _Relation: TypeAlias = TableRecord | ViewRecord
+_WHAT: Final = "the SELECT of the view"
 
 
 def resolve(statement: CreateView, catalog: Catalog) -> ResolvedView:
-    """What the body comes to on a catalog: the text to store, the columns, and what it reads.
+    """The body of a view on a catalog: the text to store, the columns, and what it reads.
 
     May take seconds. Raises `NotFound` for a table or column that is not there, `BadStatement` or `Refused`
     (NOT_IN_A_VIEW, NO_COLUMN_NAME, COLUMN_COUNT, DUPLICATE_COLUMN, TOO_MANY_COLUMNS, SELECT_TOO_LONG, BAD_IDENTIFIER).
     """
     relations = {_key(name): _relation(name, catalog) for name in statement.reads}
-    try:
-        names = {key: _names(one) for key, one in relations.items()}
+    names = {key: _names(one) for key, one in relations.items()}
+    with sqlglot_reads(_WHAT):
         tree = _read(statement.body)
         _check_parts(tree)
         check_size(tree, {key: len(one) for key, one in names.items()})
@@ -61,20 +61,18 @@ def resolve(statement: CreateView, catalog: Catalog) -> ResolvedView:
             [shown.get(fold(name), name) for name in tree.named_selects], _types(tree, names), statement.names
         )
         body = tree.sql(DIALECT, comments=False)
-    except RecursionError as error:
-        raise BadStatement("the SELECT of the view is too complex", hint="split it into several views") from error
-    except FOREIGN_ERRORS as error:
-        raise BadStatement("the SELECT of the view can't be parsed", hint=TABLES_HINT) from error
     return ResolvedView(body=body, columns=columns, needs=needs)
 
 
 def written(body: str, words: Mapping[str, str], engine: Engine) -> str:
-    """A stored body for an engine, each table and view called by the one word that `words` has for `database.name`.
+    """A stored body in the dialect of an engine; `words` has the word for each `database.name`.
 
-    Raises `Refused` with code NOT_ON_THIS_ENGINE for what the engine has no words for.
+    Raises `Refused` with code NOT_ON_THIS_ENGINE for what the engine can't express.
     """
+    with sqlglot_reads(_WHAT):
+        tree = _read(body)
     try:
-        return written_for(_read(body), words, engine)
+        return written_for(tree, words, engine)
     except UnsupportedError as error:
         raise Refused(
             f"{engine} can't run the view: {str(error)[:200]}", code=ErrorCode.NOT_ON_THIS_ENGINE, hint=_other(engine)
@@ -82,12 +80,7 @@ def written(body: str, words: Mapping[str, str], engine: Engine) -> str:
 
 
 def _read(body: str) -> exp.Query:
-    try:
-        tree = parse_one(body, dialect=DIALECT)
-    except RecursionError as error:
-        raise BadStatement("the SELECT of the view is too complex", hint="split it into several views") from error
-    except FOREIGN_ERRORS as error:
-        raise BadStatement("the SELECT of the view can't be parsed", hint=TABLES_HINT) from error
+    tree = parse_one(body, dialect=DIALECT)
     if not isinstance(tree, exp.Query) or not tree.selects:
         raise BadStatement("the body of a view must be one SELECT", hint="CREATE VIEW database.view AS SELECT ..")
     return tree
@@ -115,7 +108,6 @@ def _names(relation: _Relation) -> dict[str, str]:
 
 
 def _shown_columns(relation: _Relation) -> Iterator[str]:
-    """The names of its columns as somebody wrote them."""
     columns = live_fields(relation) if isinstance(relation, TableRecord) else relation.columns
     return (column.name for column in columns)
 
@@ -143,7 +135,7 @@ def _check_named(tree: exp.Query) -> None:
 
 
 def _needs(tree: exp.Query, relations: Mapping[tuple[str, str], _Relation]) -> tuple[Need, ...]:
-    """Each table and view that is read, in the order of their numbers, with the columns that are named of a table."""
+    """Each table and view that is read, by its number, with the columns of a table that are named."""
     fields: dict[ObjectId, set[FieldId]] = {one.id: set() for one in relations.values()}
     ids = {
         one.id: {fold(field.name): field.id for field in live_fields(one)}
@@ -161,7 +153,7 @@ def _needs(tree: exp.Query, relations: Mapping[tuple[str, str], _Relation]) -> t
 
 
 def _types(tree: exp.Query, names: Names) -> list[str]:
-    """The type of each column where every engine agrees on it: a column as it is, a CAST, a COUNT. Else empty."""
+    """The type of each column if all engines agree on it: for a plain column, a CAST or a COUNT. Else empty."""
     shown: dict[int, list[str]] = {}
     known: dict[int, dict[str, str]] = {}
     for scope in traverse_scope(tree):  # what a SELECT reads comes before it
@@ -175,7 +167,6 @@ def _types(tree: exp.Query, names: Names) -> list[str]:
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Every SELECT of a UNION."""
     rest = [tree]
     while rest:
         match rest.pop():

@@ -1,14 +1,15 @@
 """Readers and writers for tests of fenced nodes: unhurried ones, and what they read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from leasehold.client.append import stage
-from leasehold.client.known import of_process
 from leasehold.client.scan import read_plan, read_segment
-from leasehold.client.threads import THREADS, Refresh, places_of
+from leasehold.client.threads import THREADS, Refresh, of_process, places_of
 from leasehold.core.data.hedging import HedgeLimits
 from leasehold.core.data.known import Known
 from leasehold.core.data.places import Places
@@ -16,9 +17,21 @@ from leasehold.core.data.reader import reading_order
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts
 from leasehold.core.words.records import SegmentRecord
-from tests.unit.node.cluster import CLUSTER, Cluster
+from tests.unit.node.cluster import CLUSTER, Cluster, cluster, rows
 
 SEGMENTS = 6
+
+
+@contextmanager
+def filled_pair(directory: Path) -> Generator[Cluster]:
+    """Rows 0 to 11,999 in six segments, each on both nodes, served in batches of 1,000."""
+    with cluster(directory) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        for number in range(SEGMENTS):
+            append(made, rows(2000 * number, 2000))
+        for node in made.nodes:
+            node.readings = 0
+        yield made
 
 
 def append(made: Cluster, *batches: pa.RecordBatch, **how: Any) -> tuple[StagedSegment, ...]:

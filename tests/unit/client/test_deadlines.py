@@ -132,7 +132,7 @@ def test_an_insert_names_its_text_whenever_it_asks_for_more_time(
 ) -> None:
     # Whenever the clock is looked at, it is time to ask for more.
     leaping = ThreadRuntime(itertools.count(0, TRANSACTION_RENEW_NS).__next__)
-    monkeypatch.setattr("leasehold.client.rows.THREADS", leaping)
+    monkeypatch.setattr("leasehold.client.cluster.THREADS", leaping)
     cluster, text = Answering(pair), "INSERT INTO db.t (k) VALUES (7)"
     insert(cluster, text)
     assert cluster.texts == [hash_text(text)] * 2

@@ -10,7 +10,7 @@ from pyarrow.flight import FlightClient
 from leasehold.client import replicas
 from leasehold.client.append import stage
 from leasehold.client.cluster import Table
-from leasehold.client.known import of_process
+from leasehold.client.threads import of_process
 from leasehold.core.data.reader import reading_order
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import StagedSegment, TableFacts
@@ -21,6 +21,7 @@ from leasehold.wire.flight import expect
 from tests.unit.client.fenced_words import (
     SEGMENTS,
     append,
+    filled_pair,
     first_of,
     leaping,
     never,
@@ -39,13 +40,7 @@ from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease, rows
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Cluster]:
-    """Rows 0 to 11,999 in six segments, each on both nodes, served in batches of 1,000."""
-    with cluster(tmp_path) as made:
-        made.create(("k", "BIGINT"), ("v", "STRING"))
-        for number in range(SEGMENTS):
-            append(made, rows(2000 * number, 2000))
-        for node in made.nodes:
-            node.readings = 0
+    with filled_pair(tmp_path) as made:
         yield made
 
 

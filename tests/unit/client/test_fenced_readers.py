@@ -11,20 +11,24 @@ from leasehold.client import replicas
 from leasehold.errors import Fenced
 from leasehold.limits.clients import PLACE_REST_MIN_NS
 from leasehold.wire import flight
-from tests.unit.client.fenced_words import SEGMENTS, append, first_of, never, numbers, places_in, read, read_one
+from tests.unit.client.fenced_words import (
+    SEGMENTS,
+    append,
+    filled_pair,
+    first_of,
+    never,
+    numbers,
+    places_in,
+    read,
+    read_one,
+)
 from tests.unit.client.pace import paced
 from tests.unit.node.cluster import Cluster, cluster, no_lease, rows
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Cluster]:
-    """Rows 0 to 11,999 in six segments, each on both nodes, served in batches of 1,000."""
-    with cluster(tmp_path) as made:
-        made.create(("k", "BIGINT"), ("v", "STRING"))
-        for number in range(SEGMENTS):
-            append(made, rows(2000 * number, 2000))
-        for node in made.nodes:
-            node.readings = 0
+    with filled_pair(tmp_path) as made:
         yield made
 
 

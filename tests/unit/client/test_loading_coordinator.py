@@ -13,8 +13,9 @@ from leasehold.core.words.messages import Message, Receipt
 from leasehold.core.words.records import Outcome
 from leasehold.errors import LeaseholdError, NotInitialised, NotLeader
 from leasehold.ids import StatementId
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.testing.passwords import QuickPasswords
+from leasehold.testing.requests import RequestFate
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy

@@ -99,8 +99,7 @@ class Client:
         token: LoginToken | None = None,
         check: "Check | None" = None,
     ) -> None:
-        checks = {} if check is None else {"c:1": check}
-        self._connection = LoginConnection({"c:1": to}, Credentials(user, password), token, checks=checks)
+        self._connection = LoginConnection({"c:1": to}, Credentials(user, password), token, lambda _: check)
         self.hand_on = self._connection.hand_on
         self.close = self._connection.close
 
@@ -305,7 +304,7 @@ class Check:
         self.proven = proven
         self.asked = 0
 
-    def ask(self, _connection: object, _timeout_ns: int = 0) -> None:
+    def __call__(self, _connection: object, _timeout_ns: int) -> None:
         self.asked += 1
         if not self.proven:
             raise Refused("not proven", code=ErrorCode.COORDINATOR_UNPROVEN)

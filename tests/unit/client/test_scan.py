@@ -9,6 +9,7 @@ import pytest
 from pyarrow import flight
 
 from leasehold.client.scan import read_plan, read_segment
+from leasehold.client.threads import places_of
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import BatchMark, Place, ReadTicket, ScanPlan, TableFacts
 from leasehold.core.words.records import Field, SegmentRecord, UseState
@@ -205,7 +206,9 @@ def test_a_failing_coordinator_does_not_end_a_scan() -> None:
     with serving(script) as servers:
         plan = plan_of(servers)
         pauses: list[int] = []
-        batches = read_segment(plan, plan.segments[0], runtime=paced(pauses.append), refresh=refresh)
+        runtime = paced(pauses.append)
+        places = places_of(plan.facts, refresh, runtime=runtime)
+        batches = read_segment(plan, plan.segments[0], runtime=runtime, places=places)
         assert sum(batch.num_rows for batch in batches) == ROWS
         assert len(pauses) == 1
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from leasehold.client.known import of_process
+from leasehold.client.threads import of_process
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.catalog.plan import Context, put
 from leasehold.core.data.commit import commit_transaction, open_transaction

@@ -115,4 +115,4 @@ def test_refused_without_set(text: str) -> None:
 
 
 def test_an_unknown_name_is_told_which_there_are() -> None:
-    assert "lease_duration, lease_margin, min_in_sync" in refused("ALTER CLUSTER SET x = 1").hint
+    assert "lease_duration, lease_margin, leadership_duration" in refused("ALTER CLUSTER SET x = 1").hint

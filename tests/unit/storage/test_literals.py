@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.errors import Refused
-from leasehold.storage.literals import column_of, scalar
-from leasehold.storage.schema import arrow_type
+from leasehold.storage.schema import arrow_type, column_of, scalar
 
 from .rows import VALUES, column, plain
 

@@ -96,6 +96,7 @@ async def test_damage_is_found_and_the_file_left_as_it_is(tmp_path: Path, damage
         with pytest.raises(Corrupt) as caught:
             await read_all(tmp_path)
         assert str(tmp_path) in caught.value.text
+        assert not re.search(r"\\|\n", caught.value.text), "one line for people"
         assert re.search("move it away", caught.value.hint)
     assert path.read_bytes() == before
 

@@ -22,7 +22,7 @@ from leasehold.ids import Incarnation, NodeId, Nonce, Revision
 from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault.causes import explain
 from leasehold.vault.format import content_hash
-from leasehold.vault.inspect import CheckedVault, KeyFamily, check, examine, inspect
+from leasehold.vault.inspect import CheckedVault, KeyFamily, examine, inspect
 from leasehold.vault.store import SqliteVault
 
 SHOWN = hashlib.sha256(TOKEN.encode()).hexdigest()[:8]
@@ -34,14 +34,14 @@ async def test_it_tells_what_is_there_and_changes_nothing(tmp_path: Path) -> Non
     await (await fill(tmp_path)).close()
     before = image(tmp_path)
     summary = inspect(tmp_path)
-    assert check(tmp_path) == []
+    assert examine(tmp_path).findings == ()
     assert image(tmp_path) == before
     assert (summary.state, summary.node, summary.cluster_id, summary.incarnation) == ("ALLOCATED", 3, CLUSTER, 4)
     assert (summary.applied, summary.durable, summary.lineage) == (7, 6, HASH)
     assert summary.coordinators == ("a:1", "b:2")
     assert summary.format_version == VAULT_FORMAT_VERSION
     assert summary.size_bytes == (tmp_path / "vault.db").stat().st_size
-    assert summary.keys == 4
+    assert sum(one.keys for one in summary.families) == 4
     assert summary.families == (
         KeyFamily(prefix="c/lineage", keys=1, size_bytes=len(keys.LINEAGE) + 5),
         KeyFamily(prefix="c/node/", keys=2, size_bytes=2 * len(keys.node(NodeId(1))) + 1),
@@ -69,7 +69,7 @@ async def test_every_state_of_an_identity_is_told(
     await (await fill(tmp_path, identity)).close()
     summary = inspect(tmp_path)
     assert (summary.state, summary.node, summary.incarnation, summary.token_sha256) == (state, node, incarnation, shown)
-    assert check(tmp_path) == []
+    assert examine(tmp_path).findings == ()
 
 
 async def test_one_that_was_just_made_is_new(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_I5_a_page_that_holds_something_else_that_was_once_right_is_found(
 ) -> None:
     await (await fill(tmp_path)).close()
     sql(tmp_path / "vault.db", statement)
-    (found,) = check(tmp_path)
+    (found,) = examine(tmp_path).findings
     assert finding in found
     with pytest.raises(Corrupt, match=finding):
         inspect(tmp_path)
@@ -119,7 +119,7 @@ async def test_what_a_killed_process_left_in_the_log_is_seen_and_stays_there(tmp
     before = image(copy)
     assert len(before["vault.db-wal"][0]) > 0
     assert inspect(copy).applied == 7
-    assert check(copy) == []
+    assert examine(copy).findings == ()
     assert image(copy) == before
 
 
@@ -142,7 +142,7 @@ def test_a_directory_that_a_node_holds_is_refused(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n"
-        for look in (inspect, check):
+        for look in (inspect, examine):
             with pytest.raises(BadDirectory) as caught:
                 look(tmp_path)
             assert caught.value.code == "LOCKED"
@@ -156,7 +156,7 @@ def test_a_directory_without_a_vault_is_told_and_stays_empty(tmp_path: Path, mad
     directory = tmp_path / "node"
     if made:
         directory.mkdir()
-    for look in (inspect, check):
+    for look in (inspect, examine):
         with pytest.raises(NotFound) as caught:
             look(directory)
         assert caught.value.code == "NO_VAULT"
@@ -179,7 +179,7 @@ def test_a_directory_without_a_vault_is_told_and_stays_empty(tmp_path: Path, mad
 async def test_damage_is_a_finding(tmp_path: Path, statement: str, finding: str) -> None:
     await (await fill(tmp_path)).close()
     sql(tmp_path / "vault.db", statement)
-    (found,) = check(tmp_path)
+    (found,) = examine(tmp_path).findings
     assert finding in found
 
 
@@ -187,7 +187,7 @@ async def test_all_damage_is_listed(tmp_path: Path) -> None:
     await (await fill(tmp_path)).close()
     sql(tmp_path / "vault.db", "UPDATE identity SET sha256 = X'00'")
     sql(tmp_path / "vault.db", "UPDATE projection SET hash = X'00'")
-    assert len(check(tmp_path)) == 1 + len(CHANGES)
+    assert len(examine(tmp_path).findings) == 1 + len(CHANGES)
 
 
 async def test_a_torn_file_is_a_finding_and_can_t_be_summed_up(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_a_torn_file_is_a_finding_and_can_t_be_summed_up(tmp_path: Path) -
     path = tmp_path / "vault.db"
     content = path.read_bytes()
     path.write_bytes(content[:4096] + bytes(4096) + content[8192:])
-    assert check(tmp_path) != []
+    assert examine(tmp_path).findings
     with pytest.raises(Corrupt):
         inspect(tmp_path)
 
@@ -207,7 +207,7 @@ async def test_a_schema_that_is_no_text_is_a_finding_like_any_other(tmp_path: Pa
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE applied", b"CR\xc5ATE TABLE applied"))
     with pytest.raises(Corrupt, match="no text"):
         inspect(tmp_path)
-    assert any("no text" in one for one in check(tmp_path))
+    assert any("no text" in one for one in examine(tmp_path).findings)
 
 
 async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def a_pipe(path: Path) -> None:
 async def test_what_can_t_be_read_is_no_damage(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     await (await fill(tmp_path)).close()
     spoil(tmp_path / "vault.db")
-    for look in (inspect, check):
+    for look in (inspect, examine):
         with pytest.raises(BadDirectory) as caught:
             look(tmp_path)
         assert caught.value.code == "NO_ACCESS"
@@ -288,7 +288,7 @@ async def test_a_file_that_is_no_vault_keeps_its_mode(tmp_path: Path, content: b
 async def test_an_empty_file_is_told_as_that(tmp_path: Path) -> None:
     await (await fill(tmp_path)).close()
     (tmp_path / "vault.db").write_bytes(b"")
-    assert "it is empty" in check(tmp_path)[0]
+    assert "it is empty" in examine(tmp_path).findings[0]
 
 
 def test_a_lock_that_is_a_pipe_holds_nobody_up(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ async def test_no_room_for_the_copy_is_not_blamed_on_the_vault(tmp_path: Path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    for look in (inspect, check):
+    for look in (inspect, examine):
         with pytest.raises(BadDirectory, match="no space is left in ") as caught:
             look(tmp_path / "copy")
         assert (caught.value.code, "TMPDIR" in caught.value.hint) == ("DISK", True)
@@ -321,7 +321,7 @@ async def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(shutil, "copyfile", failing)
-    for look in (inspect, check):
+    for look in (inspect, examine):
         with pytest.raises(BadDirectory, match="Input/output") as caught:
             look(tmp_path / "copy")
         assert caught.value.code == "DISK"

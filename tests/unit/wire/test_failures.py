@@ -5,9 +5,9 @@ import pytest
 from leasehold import errors
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Failure
-from leasehold.errors import Definite, Indefinite, LeaseholdError, OutcomeUnknown, Refused, Unreachable
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
-from leasehold.wire.failures import from_failure, raise_failure, to_failure
+from leasehold.wire.failures import from_failure, to_failure
 
 CLASSES = [
     one
@@ -52,6 +52,8 @@ def test_texts_are_cut() -> None:
     assert len(failure.text) == len(failure.hint) == FAILURE_CHARACTERS_MAX
 
 
-def test_raising() -> None:
-    with pytest.raises(Unreachable, match="gone"):
-        raise_failure(to_failure(Unreachable("gone")))
+def test_the_leader_that_a_coordinator_names_travels_with_its_term() -> None:
+    error = from_failure(to_failure(NotLeader("t", leader="127.0.0.1:7000", term=7)))
+    assert isinstance(error, NotLeader)
+    assert (error.leader, error.term) == ("127.0.0.1:7000", 7)
+    assert encode(to_failure(NotLeader("t"))) == encode(Failure(code="NOT_LEADER", text="t", hint="", definite=True))

@@ -7,8 +7,7 @@ import pytest
 from leasehold.core.words.messages import Message, WhoAreYou
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.peer import PEER
-from leasehold.wire.ports import Duplex
+from leasehold.wire.ports import PEER, Duplex
 from leasehold.wire.rpc import serve
 from leasehold.wire.rpc_client import GrpcTransport
 

@@ -89,6 +89,15 @@ async def test_those_found_are_asked_after_those_given_and_before_those_remember
     assert coordinators.present == "d:1", "who answers is asked on"
 
 
+async def test_the_leader_that_a_coordinator_names_is_asked_next_if_it_is_known():
+    coordinators, transport = known("a", "b", "c", a=NotLeader("it stands by", leader="c:1", term=2), c=FACTS)
+    assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
+    assert transport.asked == list(at("a", "c"))
+    coordinators, transport = known("a", "b", a=NotLeader("it stands by", leader="stranger:1", term=2), b=FACTS)
+    assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
+    assert transport.asked == list(at("a", "b"))
+
+
 async def test_who_is_seen_no_more_leaves_its_turn_to_another_one():
     coordinators, transport = known("a")
     coordinators.found(at("b", "c"))

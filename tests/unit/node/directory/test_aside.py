@@ -122,9 +122,10 @@ async def test_all_rows_are_kept_without_taking_space(directory: Path, vault: Sq
 
 async def test_standalone_mode_works_in_what_was_set_aside(directory: Path, vault: SqliteVault) -> None:
     kept = set_aside(directory)
-    async with await Standalone.open(kept) as standalone:
-        assert standalone.node == OWN.node
-        assert standalone.summary().superfluous.count == 1
+    standalone = await Standalone.open(kept)
+    assert standalone.node == OWN.node
+    assert standalone.summary().superfluous.count == 1
+    await standalone.close()
 
 
 def crashes_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:

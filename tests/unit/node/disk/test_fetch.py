@@ -15,7 +15,7 @@ from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.segments import SEGMENT_BYTES_MAX
-from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.disk.disk_port import fetch_segment
 from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket
 from tests.unit.node.cluster import CLUSTER, Cluster, Node, cluster, rows
 

@@ -22,8 +22,7 @@ from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits.replication import RECONCILE_RESTS_KEPT
 from leasehold.node.agent.published import Published
 from leasehold.node.disk import disk_port as segments
-from leasehold.node.disk.disk_port import LocalDisk
-from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.disk.disk_port import LocalDisk, fetch_segment
 from leasehold.node.disk.reconciler import RECONCILE_LIMITS, ReconcileLimits, Reconciler
 from leasehold.node.disk.rests import Rests
 from leasehold.node.serving.flight_service import NodeFlight

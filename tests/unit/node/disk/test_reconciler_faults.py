@@ -10,6 +10,7 @@ import pytest
 
 from leasehold.client.append import stage
 from leasehold.core.catalog.plan import put
+from leasehold.core.catalog.shelf import BucketKey
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import ReplacedRecord, SegmentRecord
@@ -17,7 +18,7 @@ from leasehold.core.words.statements import DropTable
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.storage.files import Folder, SegmentFile, SegmentFiles
+from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.wire.clock import BoottimeClock
 from tests.unit.node.cluster import DROP_TABLE, Cluster, cluster, rows
 from tests.unit.node.disk.test_reconciler import (
@@ -52,7 +53,7 @@ class Watched(SegmentFiles):
         self.trashed = threading.Event()
         self.listings = threading.Semaphore(0)
 
-    def folders(self) -> Iterator[Folder]:
+    def folders(self) -> Iterator[tuple[BucketKey, tuple[int, int]]]:
         self.listings.release()
         return super().folders()
 

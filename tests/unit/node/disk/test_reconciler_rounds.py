@@ -13,6 +13,7 @@ from leasehold.core.catalog.plan import put
 from leasehold.core.recovery.events import (
     DiskComparison,
 )
+from leasehold.core.replicas import reconcile
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words import keys
 from leasehold.core.words.records import BucketRecord, SegmentRecord
@@ -20,7 +21,6 @@ from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits.replication import FETCH_ROUND_SEGMENTS_MAX, RECONCILE_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent.published import Published
-from leasehold.node.disk import comparison as comparing
 from leasehold.node.disk.reconciler import ReconcileLimits, Reconciler
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.filled import CatalogManifest
@@ -287,13 +287,13 @@ def test_a_round_in_which_nothing_has_changed_takes_two_steps() -> None:
 def test_while_nothing_changes_no_bucket_is_looked_at_but_a_few_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node at rest costs nothing, however many tables there are; it still notices what changes."""
     looks: list[int] = []
-    outdated = comparing.outdated
+    outdated = reconcile.outdated
 
     def counted(*arguments: Any, **rest: Any) -> list[Any]:
         looks.append(1)
         return outdated(*arguments, **rest)
 
-    monkeypatch.setattr(comparing, "outdated", counted)
+    monkeypatch.setattr(reconcile, "outdated", counted)
 
     async def scenario(ground: Ground) -> None:
         reconciler = ground.reconciler()

@@ -26,7 +26,7 @@ from leasehold.core.words.statements import Revoke
 from leasehold.errors import Forbidden, LeaseholdError
 from leasehold.ids import Incarnation, LoginToken, NodeId, ObjectId, PrincipalId, Session
 from leasehold.node.agent.published import Published
-from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.disk.disk_port import fetch_segment
 from leasehold.sql.parse import parse
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.flight import calling, expect, ticket
