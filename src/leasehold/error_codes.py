@@ -206,6 +206,7 @@ class ErrorCode(StrEnum):
     TOO_LARGE = auto()
     TOO_MANY_COLUMNS = auto()
     TOO_MANY_CONDITIONS = auto()
+    TOO_MANY_COORDINATORS = auto()
     TOO_MANY_DELETES = auto()
     TOO_MANY_NODES = auto()
     TOO_MANY_PRINCIPALS = auto()

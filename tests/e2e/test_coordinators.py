@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from leasehold import connect
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import read_cluster_file
 from leasehold.core.words.messages import Receipt, Rows
@@ -75,6 +76,26 @@ def test_it_begins_with_all_of_them_and_each_has_its_directory(cluster: RunningC
     leasehold("up", "--detach", directory=cluster.directory).refused(3, "RUNNING")
     leasehold("up", "--detach", "--coordinators", "1", directory=cluster.directory).refused(3, "OTHER_COORDINATORS")
     leasehold("up", "--detach", "--coordinators", "2", directory=cluster.directory).refused(2, "1, 3, 5")
+
+
+def test_one_address_is_enough_to_find_the_others(cluster: RunningCluster) -> None:
+    coordinators = read_cluster_file(cluster.directory).coordinators
+
+    def shown() -> dict[object, tuple[object, ...]]:
+        with cluster.connect() as client:
+            answer = client.sql("SHOW COORDINATORS")
+        assert isinstance(answer, Rows)
+        return {row[0]: row[1:] for row in answer.rows}
+
+    wait_until(lambda: sorted(str(row[1]) for row in shown().values()) == ["FOLLOWER", "FOLLOWER", "LEADER"])
+    assert {name: row[0] for name, row in shown().items()} == coordinators
+    name = present_leader(cluster)
+    with connect(coordinators[name]) as client:
+        assert client.table("d.t").scan().read_all().num_rows == 100
+        assert set(client.addresses) == set(coordinators.values())
+        cluster.kill(name)
+        client.sql("CREATE TABLE d.found (a INT)", timeout=60)
+    cluster.restart(name)
 
 
 def test_each_leader_is_killed_in_turn_and_statements_go_on(cluster: RunningCluster) -> None:

@@ -46,10 +46,13 @@ class Over(Exception):
     pass
 
 
-def simulate(scenario: Scenario, *, seed: int = 1) -> None:
+def simulate(scenario: Scenario, *, seed: int = 1, given: tuple[int, ...] = ()) -> None:
+    """Runs a scenario on three coordinators; nodes are told of all, or of those that are `given` by their numbers."""
+
     async def main(random: Random) -> None:
         cluster = SimulatedCluster(random, nodes=2, coordinators=3)
         try:
+            cluster.given = tuple(cluster.addresses[number] for number in given) or None
             async with asyncio.TaskGroup() as group:
                 await cluster.start(group)
                 await scenario(cluster, group)

@@ -99,6 +99,12 @@ class CoordinatorConfig(ProcessConfig, frozen=True, kw_only=True):
     meta_password_file: Path | None = None
     meta_quota: int = STORE_QUOTA_BYTES
 
+    @property
+    def label(self) -> str:
+        """Its name for people: the directory's, where that can be a name."""
+        name = self.directory.absolute().name
+        return name if NODE_NAME.fullmatch(name) else ""
+
 
 class NodeConfig(ProcessConfig, frozen=True, kw_only=True):
     """The configuration of a node."""

@@ -1,6 +1,7 @@
 """One coordinator, composed of its runtime and the real ports. It handles no rows, so Arrow is not loaded."""
 
 import asyncio
+from importlib.metadata import version
 
 from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
@@ -19,6 +20,7 @@ from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.passwords import Argon2Passwords
 from leasehold.wire.rpc import GrpcServer, serve
+from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.threads import OneThread
 
 
@@ -47,6 +49,9 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
             threads=OneThread(),
             seen=sightings.seen,
             keys=None if key is None else derive_keys(key),
+            transport=GrpcTransport(),
+            label=config.label,
+            version=version("leasehold"),
         )
         server = await serve(listen, coordinator, on_fault=faults.put_nowait)
         try:

@@ -103,17 +103,18 @@ class Coordinators:
         self.asking = Asking.of(timeout, on_retry)
         self._on_new_id = on_new_id
         self.target = str(target)
-        self.addresses = locate(target)
-        """Of the coordinators, as `host:port`."""
+        given = locate(target)
         self._connection = LoginConnection(
-            {address: BlockingConnection(address) for address in self.addresses},
+            BlockingConnection,
             Credentials(user, password),
             token,
             partial(check_of, target),
         )
         self._entropy = SystemEntropy()
         self.known = known or Known(THREADS)
-        self._client = CoordinatorClient(self._connection.calls, self.addresses, THREADS, known=self.known)
+        self._client = CoordinatorClient(
+            self._connection.calls, given, THREADS, known=self.known, learns=not Path(target).is_dir()
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +133,11 @@ class Coordinators:
         other = copy.copy(self)
         other.asking = Asking.of(timeout, self.asking.tell)
         return other
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of the coordinators, as `host:port`: those that were given, and those that they have told."""
+        return self._client.addresses
 
     @property
     def address(self) -> str:

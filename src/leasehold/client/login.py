@@ -9,7 +9,7 @@ such as a Spark worker, does not log out.
 """
 
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing, contextmanager, suppress
 
 from leasehold.client.coordinator_check import CoordinatorCheck
@@ -50,29 +50,41 @@ class _ProvenConnection:
 
 class LoginConnection:
     """The port `core.data.coordinator_calls.CoordinatorCalls` to the coordinators of a cluster, and a login; for any
-    thread. `connections` are by address, and `check_of` makes the check of the coordinator at an address."""
+    thread. `connect` makes the connection to an address, and `check_of` the check of the coordinator there."""
 
     def __init__(
         self,
-        connections: Mapping[str, BlockingConnection],
+        connect: Callable[[str], BlockingConnection],
         credentials: Credentials,
         token: LoginToken | None,
         check_of: Callable[[str], CoordinatorCheck | None],
     ) -> None:
-        self._connections = {address: _ProvenConnection(one, check_of(address)) for address, one in connections.items()}
+        self._connect = connect
+        self._check_of = check_of
+        self._connections: dict[str, _ProvenConnection] = {}
+        self._is_closed = False
         self.calls = LoginCalls(self, THREADS, credentials.complete, token=token, on_login=self._logged_in)
         self._own: tuple[str, LoginToken, int] | None = None
         """The login that was made here and is for nobody else: the coordinator, its token, and the process."""
 
+    def _to(self, address: str) -> _ProvenConnection:
+        found = self._connections.get(address)
+        if found is None:
+            made = _ProvenConnection(self._connect(address), self._check_of(address))
+            found = self._connections.setdefault(address, made)  # another thread may have made one meanwhile
+            if self._is_closed:
+                found.connection.close()
+        return found
+
     async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
         """As `BlockingConnection.call`; raises `Refused` (COORDINATOR_UNPROVEN) before a secret is sent."""
-        with self._connections[address].proven(request, timeout_ns) as connection:
+        with self._to(address).proven(request, timeout_ns) as connection:
             return connection.call(request, timeout_ns)
 
     async def stream(self, address: str, request: Message, timeout_ns: int) -> AsyncGenerator[Message, None]:
         """As `BlockingConnection.stream`, and `call`."""
         with (
-            self._connections[address].proven(request, timeout_ns) as connection,
+            self._to(address).proven(request, timeout_ns) as connection,
             closing(connection.stream(request, timeout_ns)) as messages,
         ):
             for message in messages:
@@ -96,7 +108,8 @@ class LoginConnection:
                 with suppress(LeaseholdError):
                     run(self.call(address, LogOut(cluster_id=None, token=token), LOG_OUT_TIMEOUT_NS))
         finally:
-            for one in self._connections.values():
+            self._is_closed = True
+            for one in tuple(self._connections.values()):
                 one.connection.close()
 
 

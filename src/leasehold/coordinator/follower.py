@@ -64,6 +64,11 @@ class Follower:
         self._waiting = EndableWaits()
         """Requests that wait for a catalog that is current."""
 
+    @property
+    def catalog(self) -> Catalog | None:
+        """As far as it has come; None before it has read one."""
+        return self._catalog
+
     async def run(self) -> NoReturn:
         """Follows until cancelled; then no request waits any more. Raises what ends the meta storage, and `Corrupt`
         (NEWER_VERSION)."""
@@ -153,6 +158,7 @@ class Follower:
             generation=_cluster(catalog).generation,
             term=Term(0) if seen is None else seen.term,
             leader=False,
+            coordinators=tuple(sorted(catalog.coordinators)),
         )
 
     async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:

@@ -22,6 +22,7 @@ from leasehold.coordinator.people.logins import Logins
 from leasehold.coordinator.people.overview import Overview
 from leasehold.coordinator.replicas.repair import Repair
 from leasehold.coordinator.replicas.reports import NodeReports
+from leasehold.coordinator.roster import CoordinatorRoster
 from leasehold.coordinator.statements.execution import Execution
 from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.upkeep.housekeeping import Housekeeping
@@ -41,6 +42,7 @@ from leasehold.core.questions.lookups import LookUp, looked_up
 from leasehold.core.words import messages
 from leasehold.core.words.messages import Message
 from leasehold.core.words.operations import RevisionChanges
+from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Definite, Indefinite, Refused
 from leasehold.ids import NODE_ADDRESS, NodeId
@@ -68,6 +70,7 @@ class Leader:
         grantor: type[Grantor],
         seen: Callable[[str], str],
         membership: Membership,
+        me: CoordinatorRecord,
     ) -> None:
         self._membership = membership
         assert catalog.cluster is not None
@@ -124,6 +127,7 @@ class Leader:
             storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
         )
         self._logins = Logins(self._writer, clock, passwords, entropy)
+        self._roster = CoordinatorRoster(self._writer, clock, membership, me, leadership.term, storage.member)
         self._overview = Overview(
             self._leasing,
             self._sessions,
@@ -134,6 +138,7 @@ class Leader:
             seen=seen,
             join_wait_ns=self._registration.join_wait_ns,
             anybody_may_join=self._membership.anybody_may_join,
+            coordinators=self._roster.rows,
         )
         self._reports.on_lacked = self._repair.copies.lacks
         self._procedures = Procedures(
@@ -174,6 +179,8 @@ class Leader:
         self._group.create_task(self._keep_house())
         self._group.create_task(self._topology.run())
         self._group.create_task(self._retaining.run())
+        if self._leadership.deadline_ns() is not None:
+            self._group.create_task(self._roster.enter())
         self._group.create_task(scrub(self._writer.catalog, self._clock, self._threads))
         self._procedures.resume()
         self._membership.warn()
@@ -211,6 +218,7 @@ class Leader:
                     generation=self._cluster.generation,
                     term=self._term,
                     leader=True,
+                    coordinators=tuple(sorted(self._writer.catalog.coordinators)),
                 )
             case messages.ChallengeCoordinator():
                 return self._prove(request)
@@ -220,6 +228,8 @@ class Leader:
                 return await self._registration.join(request)
             case messages.AskIncarnation():
                 return await self._registration.newest_incarnation(request)
+            case messages.ReportCoordinator():
+                return await self._roster.take(request)
             case messages.Login():
                 return await self._logins.log_in(request, PEER.get())
             case messages.LogOut():
@@ -329,6 +339,7 @@ class Leader:
                 await self._transactions.expire()
                 await self._logins.expire()
                 await self._registration.give_up()
+                await self._roster.forget()
                 await self._housekeeping.keep()
                 await self._repair.keep()
                 await self._leasing.lower_largest_lease(self._writer)

@@ -11,15 +11,16 @@ from typing import Any, NoReturn, TypeVar
 from leasehold.coordinator.follower import Follower
 from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
+from leasehold.coordinator.reporter import CoordinatorReporter
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.log.isolation import Isolation
 from leasehold.core.membership.proofs import ProofKeys
 from leasehold.core.words import keys
-from leasehold.core.words.messages import READING, ClusterFacts, Initialise, Message
+from leasehold.core.words.messages import READING, ClusterFacts, Initialise, Message, ReportCoordinator
 from leasehold.core.words.operations import Missing, Txn
-from leasehold.core.words.records import SettingsRecord
+from leasehold.core.words.records import CoordinatorRecord, SettingsRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import Generation, Revision, is_hex_128
@@ -29,7 +30,7 @@ from leasehold.limits.lease import (
     LEADER_RETRY_NS,
 )
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
-from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
+from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads, Transport
 from leasehold.wire.tasks import EndableWaits, gravest_here
 
 log = logging.getLogger(__name__)
@@ -41,8 +42,9 @@ S = TypeVar("S", bound=MetaStorage)
 class Coordinator:
     """The service of one coordinator process; `run` is its life.
 
-    Of several coordinators with one meta storage, one leads, and the others answer `NotLeader`. `seen` tells the state
-    of a node, by its name, in the physical topology. Without `keys`, any process that reaches it may become a node.
+    Of several coordinators with one meta storage, one leads, and the others follow and report themselves to it by
+    `transport`. `label` is its name for people, `version` that of the program. `seen` tells the state of a node, by its
+    name, in the physical topology. Without `keys`, any process that reaches it may become a node.
     """
 
     def __init__(
@@ -58,10 +60,17 @@ class Coordinator:
         grantor: type[Grantor] = Grantor,
         seen: Callable[[str], str] = lambda _: "",
         keys: ProofKeys | None = None,
+        transport: Transport | None = None,
+        label: str = "",
+        version: str = "",
     ) -> None:
         self.membership = Membership(keys)
         self.name = name
         """The address at which others reach it: the leader record tells it to them."""
+        self._label = label
+        self._version = version
+        self._transport = transport
+        self._keys = keys
         self._storage = storage
         self._clock = clock
         self._settings = settings
@@ -133,12 +142,18 @@ class Coordinator:
             async with asyncio.TaskGroup() as group:
                 follower = self._follower = self._new_follower(self._catalog)
                 self._catalog = None
-                following = group.create_task(follower.run())
+                following = [group.create_task(follower.run())]
+                if self._transport is not None:
+                    reporter = CoordinatorReporter(
+                        self._storage, follower, self._me(), self._transport, self._clock, self._keys
+                    )
+                    following.append(group.create_task(reporter.run()))
                 try:
                     leadership = self._leadership = await self._storage.campaign(self.name)
                     group.create_task(leadership.hold(self._extended))
                     catalog = await self._caught_up(follower)
-                    following.cancel()
+                    for task in following:
+                        task.cancel()
                     leader = self._take_office(leadership, catalog, group)
                     if leadership.deadline_ns() is not None:
                         group.create_task(self._while_heard(leader))
@@ -160,6 +175,9 @@ class Coordinator:
         await leadership.resign(successor)
         log.info("%s term %d", end.value, leadership.term)
         return end
+
+    def _me(self) -> CoordinatorRecord:
+        return CoordinatorRecord(address=self.name, name=self._label, version=self._version)
 
     async def _while_heard(self, leader: Leader) -> NoReturn:
         """Raises `_StepAside` once this leader should let another go first."""
@@ -188,7 +206,7 @@ class Coordinator:
         return catalog
 
     def _take_office(self, leadership: Leadership, catalog: Catalog, group: asyncio.TaskGroup) -> Leader:
-        leader = self._new_leader(leadership=leadership, catalog=catalog, group=group)
+        leader = self._new_leader(leadership=leadership, catalog=catalog, group=group, me=self._me())
         leader.start()
         log.info(
             "leading term %d at revision %d, %d nodes registered, %d statements to resume",
@@ -215,7 +233,8 @@ class Coordinator:
         return stands_by
 
     async def call(self, request: Message) -> Message:
-        self._isolation.heard(self._clock.now_ns())
+        if not isinstance(request, ReportCoordinator):  # others may hear it that neither nodes nor clients reach
+            self._isolation.heard(self._clock.now_ns())
         if isinstance(request, Initialise):
             return await self._initialise(request)
         return await self._unless_over(request, self._answering_for(request).call(request))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 NODES_MAX: Final = 1_024
 """Nodes that are not removed."""
@@ -58,3 +58,13 @@ COPIES_LACKED_MAX: Final = 100_000
 """Segments without a file that a leader remembers, of all nodes; more are not counted as lost."""
 COPIES_NOTED_MAX: Final = 50_000
 """Manifest entries that may change while a thread counts missing copies; after more the count begins anew."""
+COORDINATOR_REPORT_NS: Final = 2 * SECOND_NS
+"""How often a coordinator that follows reports itself to the leader."""
+COORDINATOR_SILENT_NS: Final = 3 * COORDINATOR_REPORT_NS
+"""A coordinator that has not reported for so long is shown as silent."""
+COORDINATOR_KEPT_NS: Final = 10 * MINUTE_NS
+"""For so long a silent coordinator stays in the catalog."""
+COORDINATORS_MAX: Final = 32
+"""Coordinators that the catalog shows, with silent ones."""
+VERSION_CHARACTERS_MAX: Final = 64
+"""Of the version of a program."""

@@ -84,6 +84,11 @@ class MetaStorage(Protocol):
         ...
 
     @property
+    def member(self) -> str:
+        """The member of the store that this candidate asks first; empty for a file."""
+        ...
+
+    @property
     def seen_leader(self) -> LeaderRecord | None:
         """The leader record as this candidate read it last; None under a lock, which only one process has."""
         ...

@@ -110,6 +110,11 @@ class SqliteMetaStorage:
         return self
 
     @property
+    def member(self) -> str:
+        """Empty: it is a file."""
+        return ""
+
+    @property
     def seen_leader(self) -> LeaderRecord | None:
         """None: the process that has the file's lock leads."""
         return None

@@ -6,6 +6,7 @@ from leasehold.core.words.statements import (
     DescribeDatabase,
     Question,
     ShowCluster,
+    ShowCoordinators,
     ShowDatabases,
     ShowGrants,
     ShowHistory,
@@ -25,6 +26,7 @@ _SHOWN = (
     "VIEWS",
     "TBLPROPERTIES",
     "NODES",
+    "COORDINATORS",
     "CLUSTER",
     "PROCEDURES",
     "HISTORY",
@@ -46,6 +48,8 @@ def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
             return ShowProperties(table=cursor.table())
         case "NODES":
             return ShowNodes()
+        case "COORDINATORS":
+            return ShowCoordinators()
         case "CLUSTER":
             return ShowCluster()
         case "PROCEDURES":

@@ -96,11 +96,19 @@ class SimulatedCluster(Site):
     # ------------------------------------------------------------ a client
 
     def client(
-        self, host: str = CLIENT, account: Account | None = None, *, token: LoginToken | None = None
+        self,
+        host: str = CLIENT,
+        account: Account | None = None,
+        *,
+        token: LoginToken | None = None,
+        given: str | None = None,
     ) -> CoordinatorClient:
-        """A client at a host, which asks as the user of `account`, or with a `token`."""
+        """A client at a host, which asks as the user of `account`, or with a `token`. It knows all coordinators, or it
+        is `given` one and learns of the others."""
         runtime = TaskRuntime(SimulatedClock(self.loop))
-        return coordinator_client(self.network.host(host), self.addresses, runtime, account, token=token)
+        addresses = self.addresses if given is None else (given,)
+        calls = self.network.host(host)
+        return coordinator_client(calls, addresses, runtime, account, token=token, learns=given is not None)
 
     async def initialise(self) -> None:
         """Gives the meta storage its cluster id."""

@@ -62,8 +62,9 @@ def coordinator_client(
     account: Account | None = None,
     *,
     token: LoginToken | None = None,
+    learns: bool = False,
 ) -> CoordinatorClient:
     """A client which asks as the user of `account`, or with a `token`; with neither it never says who it is."""
     credentials = (lambda: None) if account is None else account.complete
     calls = LoginCalls(SimulatedCoordinators(transport), runtime, credentials, token=token)
-    return CoordinatorClient(calls, addresses, runtime)
+    return CoordinatorClient(calls, addresses, runtime, learns=learns)

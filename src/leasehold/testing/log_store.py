@@ -104,6 +104,7 @@ class MemoryLogStore(FaultyClient):
     def __init__(self, kept: KeptLog, *, before: BeforeHook = undisturbed, after: AfterHook = prompt) -> None:
         super().__init__(before, after)
         self.kept = kept
+        self.member = "store:1"
         self._watching: set[asyncio.Event] = set()
 
     async def get(self, key: str) -> StoredValue | None:

@@ -112,7 +112,7 @@ class SimulatedNode:
             self.agent = kind(
                 name=self.calls_itself,
                 address=f"{self.name}:{port}",
-                coordinators=self.cluster.addresses,
+                coordinators=self.cluster.given or self.cluster.addresses,
                 vault=vault,
                 transport=self.cluster.network.host(self.name),
                 clock=self.clock,
@@ -247,6 +247,9 @@ class SimulatedCoordinator:
             settings=self.cluster.settings,
             grantor=Grantor if watch is None else watch.grantor(self.name, self.clock),
             keys=self.cluster.keys,
+            transport=self.cluster.network.host(self.name),
+            label=self.name,
+            version="1",
         )
         process.membership.serve_at(self.address)
         await self.cluster.network.host(self.name).serve(self.address, process, on_fault=self.cluster.fault)

@@ -271,6 +271,7 @@ class MemoryMetaStorage(FaultyClient):
         """Keys of one page of a range, however many are asked for."""
         self.store = store
         self.is_nearly_full = False
+        self.member = ""
         self.seen_leader: LeaderRecord | None = None
         self._fanout = Fanout()
         self._heard_to: Revision | None = None

@@ -44,6 +44,8 @@ class Site:
             self.watch.log(mirror)
         self.addresses: tuple[str, ...] = ()
         """Of all coordinators."""
+        self.given: tuple[str, ...] | None = None
+        """Those that nodes are told of; all, if it is None."""
 
     def revive(self, host: str) -> None:
         """Makes a host ready for a new process."""

@@ -129,6 +129,8 @@ def test_a_caller_is_told_that_it_is_asked_again_and_that_it_has_answered() -> N
 
     class Refusing(Hanging):
         async def answer(self, _address: str, request: Message, timeout_ns: int) -> Message:
+            if isinstance(request, WhoAreYou):
+                return FACTS
             for one in refusals:
                 raise one
             return plan

@@ -99,7 +99,7 @@ class Client:
         token: LoginToken | None = None,
         check: "Check | None" = None,
     ) -> None:
-        self._connection = LoginConnection({"c:1": to}, Credentials(user, password), token, lambda _: check)
+        self._connection = LoginConnection(lambda _: to, Credentials(user, password), token, lambda _: check)
         self.hand_on = self._connection.hand_on
         self.close = self._connection.close
 

@@ -53,6 +53,7 @@ from leasehold.core.words.statements import (
     SetDefault,
     SetPassword,
     ShowCluster,
+    ShowCoordinators,
     ShowDatabases,
     ShowGrants,
     ShowHistory,
@@ -87,6 +88,8 @@ def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member 
             return "SHOW VIEWS" + _after(" IN ", database)
         case ShowNodes():
             return "SHOW NODES"
+        case ShowCoordinators():
+            return "SHOW COORDINATORS"
         case ShowCluster():
             return "SHOW CLUSTER"
         case ShowProperties(table=table):

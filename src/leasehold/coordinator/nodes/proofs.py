@@ -5,7 +5,7 @@ from typing import Final
 
 from leasehold.core.membership.admission import reject_stranger
 from leasehold.core.membership.proofs import ProofKeys, prove_coordinator
-from leasehold.core.words.messages import Allocate, AskIncarnation, ChallengeCoordinator, CoordinatorProof, Join
+from leasehold.core.words.messages import ChallengeCoordinator, CoordinatorProof, OfMember
 from leasehold.errors import Refused
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Membership:
                 " key; start it, and each node, with --cluster-key FILE (`leasehold cluster-key FILE` makes one)"
             )
 
-    def check(self, request: Allocate | AskIncarnation | Join) -> None:
+    def check(self, request: OfMember) -> None:
         """Raises `Refused` (NOT_A_MEMBER) for a request without the proof. Call it before anything else is checked."""
         rejected = reject_stranger(request, self._keys)
         if rejected is not None:

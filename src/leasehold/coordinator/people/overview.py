@@ -11,7 +11,7 @@ from leasehold.core.questions.nodes import NodeLiveness, node_status, nodes, seg
 from leasehold.core.replicas.copies import Copies
 from leasehold.core.words.messages import ClusterStatus, NodeStatus, Rows
 from leasehold.core.words.records import NodeRecord
-from leasehold.core.words.statements import ShowNodes
+from leasehold.core.words.statements import ShowCoordinators, ShowNodes
 from leasehold.ids import NodeId, Term
 
 
@@ -31,6 +31,7 @@ class Overview:
         seen: Callable[[str], str],
         join_wait_ns: Callable[[NodeId, int], int],
         anybody_may_join: bool,
+        coordinators: Callable[[Catalog, int], Rows],
     ) -> None:
         self._leasing = leasing
         self._sessions = sessions
@@ -41,11 +42,14 @@ class Overview:
         self._seen = seen
         self._join_wait_ns = join_wait_ns
         self._anybody_may_join = anybody_may_join
+        self._coordinators = coordinators
 
-    def answer(self, question: CatalogQuestion | ShowNodes, catalog: Catalog, now_ns: int) -> Rows:
+    def answer(self, question: CatalogQuestion | ShowNodes | ShowCoordinators, catalog: Catalog, now_ns: int) -> Rows:
         """The rows of a SHOW or DESCRIBE. A question that `is_large` may run on another thread."""
         if isinstance(question, ShowNodes):
             return nodes(self.status(catalog, now_ns), catalog)
+        if isinstance(question, ShowCoordinators):
+            return self._coordinators(catalog, now_ns)
         return answer(question, catalog, self._failed_logins)
 
     def status(self, catalog: Catalog, now_ns: int) -> ClusterStatus:

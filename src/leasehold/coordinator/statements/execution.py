@@ -27,6 +27,7 @@ from leasehold.core.words.statements import (
     Explain,
     Question,
     SetPassword,
+    ShowCoordinators,
     ShowHistory,
     ShowNodes,
     ShowProcedures,
@@ -42,7 +43,7 @@ class Execution:
     def __init__(
         self,
         procedures: Procedures,
-        answer: Callable[[CatalogQuestion | ShowNodes, Catalog, int], Rows],
+        answer: Callable[[CatalogQuestion | ShowCoordinators | ShowNodes, Catalog, int], Rows],
         catalog: Callable[[], Catalog],
         clock: Clock,
         threads: Threads,

@@ -253,6 +253,7 @@ SINGLES: dict[bytes, tuple[str, type[records.Record]]] = {
 
 COLLECTIONS: dict[bytes, Any] = {
     b"node": _simple("nodes", records.NodeRecord, number=True),
+    b"coordinator": _simple("coordinators", records.CoordinatorRecord, number=False),
     b"database": _database,
     b"table": _table,
     b"view": _view,

@@ -57,6 +57,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     counters: records.CountersRecord | None = None
     largest_lease: records.LargestLeaseRecord | None = None
     nodes: "HashTrieMap[NodeId, records.NodeRecord]" = HashTrieMap()
+    coordinators: "HashTrieMap[str, records.CoordinatorRecord]" = HashTrieMap()
+    """By address; none where the meta storage is a file of one coordinator."""
     databases: "HashTrieMap[ObjectId, records.DatabaseRecord]" = HashTrieMap()
     database_names: "HashTrieMap[str, ObjectId]" = HashTrieMap()
     tables: "HashTrieMap[ObjectId, TableRecord]" = HashTrieMap()

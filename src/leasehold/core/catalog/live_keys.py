@@ -11,6 +11,7 @@ from leasehold.core.words.operations import Change
 _SINGLES: Final = ("cluster", "settings", "counters", "largest_lease")
 _FLAT: Final = (
     "nodes",
+    "coordinators",
     "databases",
     "tables",
     "views",

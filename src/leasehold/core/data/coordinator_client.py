@@ -13,6 +13,7 @@ since an attempt without an answer may have been carried out; as `SealUnknown` i
 attempt was answered. A question ends as `Unreachable`.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
@@ -38,6 +39,7 @@ from leasehold.errors import (
 )
 from leasehold.ids import ClusterId
 from leasehold.limits.clients import CALL_TIMEOUT_NS, PLACES_TIMEOUT_NS, RETRY_PAUSE_NS, ROLE_TIMEOUT_NS
+from leasehold.limits.membership import COORDINATORS_KNOWN_MAX
 
 A = TypeVar("A")
 M = TypeVar("M", bound=Message)
@@ -92,10 +94,19 @@ class CoordinatorRole(StrEnum):
 
 
 class CoordinatorClient:
-    """Several steps at once may use it. A coordinator is asked until it fails, then the next one of `addresses`."""
+    """Several steps at once may use it. A coordinator is asked until it fails, then the next one of `addresses`.
+
+    If it `learns`, it asks those that it was given for the other coordinators, before its first request.
+    """
 
     def __init__(
-        self, calls: LoginCalls, addresses: Sequence[str], runtime: Runtime, *, known: Known | None = None
+        self,
+        calls: LoginCalls,
+        addresses: Sequence[str],
+        runtime: Runtime,
+        *,
+        known: Known | None = None,
+        learns: bool = False,
     ) -> None:
         assert addresses, "a cluster has a coordinator"
         self.calls = calls
@@ -103,7 +114,9 @@ class CoordinatorClient:
         """One client is one causal history."""
         self.cluster_id: ClusterId | None = None
         """As the first statement has learned it; None before."""
-        self._addresses = tuple(addresses)
+        self.addresses = tuple(addresses)
+        """Those that were given first, then those that coordinators have told; they only become more."""
+        self._learns = learns
         self._runtime = runtime
         self._lock = runtime.condition()
         self._turn = 0
@@ -127,6 +140,8 @@ class CoordinatorClient:
         """The answer of `attempt`, which is repeated after the errors in `again` until the deadline of `asking` and
         `late_ns` more. Then it raises what `unanswered` makes of the last error, or `SealUnknown`.
         """
+        if self._learns:
+            await self._learn(asking.for_ns)
         deadline, unsure = self.deadline(asking.for_ns + late_ns), False
         while True:
             try:
@@ -151,12 +166,21 @@ class CoordinatorClient:
     async def _attempt(self, attempt: Attempt[A], deadline: Deadline) -> A:
         turn = self._turn
         try:
-            return await attempt(self._addresses[turn % len(self._addresses)], deadline)
+            return await attempt(self.addresses[turn % len(self.addresses)], deadline)
         except ELSEWHERE as error:
             with self._lock:
                 if self._turn == turn:  # else another step has met the same
-                    self._turn = self._turns.after(turn, self._addresses, error)
+                    self._turn = self._turns.after(turn, self.addresses, error)
             raise
+
+    async def _learn(self, at_most_ns: int) -> None:
+        """Asks who the other coordinators are, once; the answer is a help that no request needs."""
+        with contextlib.suppress(Indefinite, NotInitialised, NotLeader):
+            ask = self.question(messages.WhoAreYou(), messages.ClusterFacts)
+            facts = await self._attempt(ask, self.deadline(min(ROLE_TIMEOUT_NS, at_most_ns)))
+            self._learns = False
+            known = (*self.addresses, *facts.coordinators)
+            self.addresses = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
 
     def question(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> Attempt[M]:
         """Asks `request`, whose answer is of `kind`, for `timeout_ns` at most."""
@@ -180,7 +204,7 @@ class CoordinatorClient:
 
     async def _in_turn(self, attempt: Attempt[A], timeout_ns: int) -> A:
         deadline = self.deadline(timeout_ns)
-        for _ in self._addresses[1:]:
+        for _ in self.addresses[1:]:
             try:
                 return await self._attempt(attempt, deadline)
             except QUESTION_AGAIN:
@@ -190,8 +214,10 @@ class CoordinatorClient:
 
     async def roles(self) -> dict[str, CoordinatorRole]:
         """What each coordinator says of itself, by its address; each is asked once."""
+        if self._learns:
+            await self._learn(ROLE_TIMEOUT_NS)
         roles: dict[str, CoordinatorRole] = {}
-        for address in self._addresses:
+        for address in self.addresses:
             try:
                 ask = self.question(messages.WhoAreYou(), messages.ClusterFacts)
                 facts = await ask(address, self.deadline(ROLE_TIMEOUT_NS))

@@ -16,7 +16,7 @@ from leasehold.core.membership.generations import end_of, is_beyond, is_older
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.proofs import ProofKeys, is_of_member
 from leasehold.core.membership.rejections import Reject
-from leasehold.core.words.messages import Allocate, AskIncarnation, Join
+from leasehold.core.words.messages import Allocate, AskIncarnation, Join, OfMember
 from leasehold.core.words.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
@@ -33,7 +33,7 @@ GENERATIONS: Final = "generations"
 RESTORE: Final = "restore the newest meta storage; if it is lost, `leasehold recover` continues from this one"
 
 
-def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys | None) -> Reject | None:
+def reject_stranger(request: OfMember, keys: ProofKeys | None) -> Reject | None:
     """The refusal of a process without a proof of the cluster key. Without `keys`, the leader's own, there is none."""
     if keys is None or is_of_member(request, keys):
         return None
@@ -41,8 +41,8 @@ def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys |
     return Reject(
         code=ErrorCode.NOT_A_MEMBER,
         text=f"the request to join this cluster {why}",
-        hint="start the node with `--cluster-key FILE` (or cluster_key = 'FILE' in its --config file), where FILE is a"
-        " copy of the coordinator's; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
+        hint="start the process with `--cluster-key FILE` (or cluster_key = 'FILE' in its --config file), where FILE is"
+        " a copy of the coordinator's; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
     )
 
 

@@ -2,7 +2,7 @@
 
 | proof | made by | checked by | covers |
 | --- | --- | --- | --- |
-| of a member | a node that asks for an id or to join, and `leasehold node adopt` | the leader | the request |
+| of a member | a node, `leasehold node adopt`, a coordinator that reports itself | the leader | the request |
 | of a coordinator | a coordinator, for a challenge | a client or node, before it sends it a secret | the challenge |
 
 A proof is the HMAC-SHA256 of the message's bytes without the proof. Each kind of proof has a key of its own, derived
@@ -27,7 +27,7 @@ from leasehold.limits.swim import CLUSTER_KEY_BYTES
 _MEMBER: Final = b"leasehold member proof/1"
 _COORDINATOR: Final = b"leasehold coordinator proof/1"
 
-R = TypeVar("R", messages.Allocate, messages.AskIncarnation, messages.Join)
+R = TypeVar("R", bound=messages.OfMember)
 
 
 class ProofKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def with_proof(request: R, keys: ProofKeys | None) -> R:
     return request if keys is None else msgspec.structs.replace(request, proof=_member_proof(request, keys))
 
 
-def is_of_member(request: messages.Allocate | messages.AskIncarnation | messages.Join, keys: ProofKeys) -> bool:
+def is_of_member(request: messages.OfMember, keys: ProofKeys) -> bool:
     """Whether the sender of a request holds the cluster key."""
     return hmac.compare_digest(request.proof or b"", _member_proof(request, keys))
 
@@ -113,5 +113,5 @@ class Challenge:
         )
 
 
-def _member_proof(request: messages.Allocate | messages.AskIncarnation | messages.Join, keys: ProofKeys) -> bytes:
+def _member_proof(request: messages.OfMember, keys: ProofKeys) -> bytes:
     return hmac.digest(keys.member, encode(msgspec.structs.replace(request, proof=None)), "sha256")

@@ -16,6 +16,7 @@ SETTINGS = b"c/settings"
 COUNTERS = b"c/counters"
 LARGEST_LEASE = b"c/lease/max_duration"
 NODES = b"c/node/"
+COORDINATORS = b"c/coordinator/"
 DATABASES = b"c/database/"
 TABLES = b"c/table/"
 BUCKETS = b"c/bucket/"
@@ -36,6 +37,10 @@ QUERIES = b"c/query/"
 
 def node(node_id: NodeId) -> bytes:
     return b"%s%010d" % (NODES, node_id)
+
+
+def coordinator(address: str) -> bytes:
+    return COORDINATORS + address.encode()
 
 
 def database(object_id: ObjectId) -> bytes:

@@ -93,6 +93,11 @@ class EtcdClient:
         self._login = asyncio.Lock()
         self._is_closed = False
 
+    @property
+    def asks_first(self) -> str:
+        """The address of the member that gets the next request."""
+        return self._endpoints[0].address
+
     async def read(self, method: EtcdMethod[M, A], request: M) -> A:
         """Asks until one member answers: only for what may happen twice. Raises `Unreachable` and definite errors."""
         return await self._request(method, request, may_repeat=True)

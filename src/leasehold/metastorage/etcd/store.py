@@ -56,6 +56,11 @@ class EtcdStore:
         self._history_end = 0
         """The newest revision when `free_history` was called last."""
 
+    @property
+    def member(self) -> str:
+        """As `LogStore.member`."""
+        return self._client.asks_first
+
     async def get(self, key: str) -> StoredValue | None:
         found = await self._client.read(RANGE, RangeRequest(key=self._key(key)))
         return StoredValue(value=found.kvs[0].value, version=found.kvs[0].mod_revision) if found.kvs else None

@@ -95,6 +95,11 @@ class ReplicatedMetaStorage:
         return self.upkeep.room is Room.NEARLY_FULL
 
     @property
+    def member(self) -> str:
+        """As `MetaStorage.member`."""
+        return self._log.store.member
+
+    @property
     def seen_leader(self) -> LeaderRecord | None:
         """As `MetaStorage.seen_leader`."""
         return self._candidate.seen_leader

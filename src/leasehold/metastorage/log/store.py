@@ -78,6 +78,11 @@ class LogStore(Protocol):
     """One client of the engine. All operations are linearizable: a read sees each write that was answered before it
     began, by whichever member."""
 
+    @property
+    def member(self) -> str:
+        """The address of the member that is asked first."""
+        ...
+
     async def get(self, key: str) -> StoredValue | None:
         """The value at `key`, None if it is not there."""
         ...

@@ -159,6 +159,7 @@ class Agent(Reporter):
     async def _run(self) -> None:
         self._coordinators.say_if_keyless()
         view = await self._projection.restore()
+        self._coordinators.listed(view.coordinators)
         start = Start(
             name=self._name,
             address=self._address,
@@ -322,6 +323,7 @@ class Agent(Reporter):
             urgent = any(one.key.startswith(keys.PROCEDURES) and one.value is not None for one in batch.changes)
             self._step(holder.Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
             self._recovering.step(events.RevisionShown(revision=view.revision))
+            self._coordinators.listed(view.coordinators)
 
     def _on_stored(self, revision: Revision) -> None:
         assert self._recovering is not None
@@ -334,6 +336,7 @@ class Agent(Reporter):
         if revision > self._holder.applied:
             view = self._published.view
             self._step(holder.Applied(revision=view.revision, lineage=view.lineage, urgent=True))
+            self._coordinators.listed(view.coordinators)
         self._recovering.step(events.Leapt(revision=revision))
 
     def _renew(self) -> None:

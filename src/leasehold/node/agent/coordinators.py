@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import TypeVar
 
 from leasehold.core.membership.proofs import ProofKeys
@@ -24,9 +25,9 @@ class KnownCoordinators:
     """Up to COORDINATORS_KNOWN_MAX addresses, asked in turn: after each failure the next one, or the leader that a
     coordinator names, if it is one of them.
 
-    Addresses that a person has given come first, then those that the physical topology shows, then remembered ones.
-    Only given ones are trusted to be of this cluster: any other one that serves another cluster is skipped. With
-    `keys`, a coordinator has to prove itself before it gets a secret.
+    Addresses that a person has given come first, then those in the catalog, then those that the physical topology
+    shows, then remembered ones. Only given ones are trusted to be of this cluster: any other one that serves another
+    cluster is skipped. With `keys`, a coordinator has to prove itself before it gets a secret.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class KnownCoordinators:
         self._keys = keys
         self._proven = ProvenCoordinator(keys, clock, entropy)
         self._given = given
+        self._listed: tuple[str, ...] = ()
         self._found: tuple[str, ...] = ()
         self._remembered: tuple[str, ...] = ()
         self.addresses = given
@@ -66,6 +68,13 @@ class KnownCoordinators:
         self._remembered = (*self._remembered, *known)[:COORDINATORS_KNOWN_MAX]
         self._arrange()
 
+    def listed(self, addresses: Collection[str]) -> None:
+        """The catalog shows these. An empty list changes nothing: then one coordinator has the meta storage for itself,
+        or the catalog is not there yet."""
+        if addresses and set(addresses) != set(self._listed):
+            self._listed = tuple(sorted(addresses))[:COORDINATORS_KNOWN_MAX]
+            self._arrange()
+
     def found(self, addresses: tuple[str, ...]) -> None:
         """The physical topology shows these now. An empty view of it changes nothing."""
         if addresses:
@@ -74,7 +83,9 @@ class KnownCoordinators:
 
     def _arrange(self) -> None:
         before = self.addresses
-        self.addresses = tuple(dict.fromkeys((*self._given, *self._found, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
+        self.addresses = tuple(dict.fromkeys((*self._given, *self._listed, *self._found, *self._remembered)))[
+            :COORDINATORS_KNOWN_MAX
+        ]
         self._said_foreign &= frozenset(self.addresses)
         if not self.addresses:
             return
@@ -143,7 +154,7 @@ class KnownCoordinators:
         self._said_foreign -= {self.asked}
         if self.asked not in (*self._given, *self._remembered):
             self._remembered = (self.asked, *self._remembered)[:COORDINATORS_KNOWN_MAX]
-        lasting = tuple(dict.fromkeys((*self._given, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
+        lasting = tuple(dict.fromkeys((*self._given, *self._listed, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
         if lasting != self._stored:
             await vault.write_coordinators(lasting)
             self._stored = lasting

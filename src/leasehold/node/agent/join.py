@@ -37,6 +37,8 @@ class Joiner:
             facts = await self._coordinators.ask(WhoAreYou(), ClusterFacts)
             told_by = self._coordinators.asked
             effect = claim.step(identity.ClusterLearned(facts=facts))
+            if not isinstance(effect, identity.WrongCluster):
+                self._coordinators.listed(facts.coordinators)
             try:
                 while not isinstance(effect, Joined):
                     effect = await self._carry_out(claim, effect)

@@ -75,11 +75,13 @@ from leasehold.core.words.messages.identity import (
     ChallengeCoordinator,
     ClusterFacts,
     CoordinatorProof,
+    CoordinatorReported,
     Initialise,
     Join,
     JoinAnswer,
     JoinWait,
     NewestIncarnation,
+    ReportCoordinator,
     SnapshotBegin,
     SnapshotEnd,
     SnapshotPage,
@@ -105,7 +107,9 @@ from leasehold.core.words.messages.session import (
 )
 
 _Clusters: TypeAlias = WhoAreYou | ClusterFacts | ChallengeCoordinator | CoordinatorProof | Initialise
-_Joins: TypeAlias = Allocate | AllocateAnswer | Join | JoinAnswer | JoinWait | AskIncarnation | NewestIncarnation
+OfMember: TypeAlias = Allocate | Join | AskIncarnation | ReportCoordinator
+"""Requests that prove that their sender has the cluster key."""
+_Joins: TypeAlias = OfMember | AllocateAnswer | JoinAnswer | JoinWait | NewestIncarnation | CoordinatorReported
 _Snapshots: TypeAlias = AskSnapshot | SnapshotBegin | SnapshotPage | SnapshotEnd
 _Sessions: TypeAlias = OpenSession | SessionOpened | Watched | WatchFailed
 _Leases: TypeAlias = Renewal | Grant | RenewalRefused | Surrender | SurrenderAccepted

@@ -16,6 +16,8 @@ class ClusterFacts(BaseMessage, frozen=True, kw_only=True, tag="cluster-facts/1"
     generation: Generation
     term: Term
     leader: bool
+    coordinators: tuple[str, ...] = ()
+    """The addresses of all coordinators, where several share a meta storage."""
 
 
 class ChallengeCoordinator(BaseMessage, frozen=True, kw_only=True, tag="challenge-coordinator/1"):
@@ -110,6 +112,23 @@ class NewestIncarnation(BaseMessage, frozen=True, kw_only=True, tag="newest-inca
 
     incarnation: Incarnation
     name: str
+
+
+class ReportCoordinator(BaseMessage, frozen=True, kw_only=True, tag="report-coordinator/1"):
+    """A coordinator that follows tells the leader, again and again, where it is and how far it has come."""
+
+    cluster_id: ClusterId
+    address: str
+    name: str
+    version: str
+    applied: Revision
+    member: str = ""
+    """The member of the store that it asks first."""
+    proof: bytes | None = None
+
+
+class CoordinatorReported(BaseMessage, frozen=True, kw_only=True, tag="coordinator-reported/1"):
+    """The catalog shows this coordinator."""
 
 
 class AskSnapshot(BaseMessage, frozen=True, kw_only=True, tag="ask-snapshot/1"):

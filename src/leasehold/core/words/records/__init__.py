@@ -10,6 +10,7 @@ from typing import TypeAlias
 from leasehold.core.words.records.base import Record
 from leasehold.core.words.records.cluster import (
     ClusterRecord,
+    CoordinatorRecord,
     CountersRecord,
     GenerationOrigin,
     LargestLeaseRecord,
@@ -74,11 +75,12 @@ from leasehold.core.words.records.statements import (
 )
 from leasehold.core.words.records.vault import Allocated, Claiming, IdentityRecord, Joining
 
-_OfCluster: TypeAlias = ClusterRecord | SettingsRecord | CountersRecord | LargestLeaseRecord | LeaderRecord | NodeRecord
+_Singles: TypeAlias = ClusterRecord | SettingsRecord | CountersRecord | LargestLeaseRecord | LeaderRecord
+_Processes: TypeAlias = NodeRecord | CoordinatorRecord
 _Objects: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | BucketRecord | HorizonRecord | DroppedRecord
 _Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord | TransactionRecord
 _Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord
 _Statements: TypeAlias = StatementRecord | ProcedureRecord
 _Log: TypeAlias = LogPosition | LogBody | LogEntry | LogCheckpoint | CheckpointChunk | LogFormatRecord
-AnyRecord: TypeAlias = _OfCluster | _Objects | _Rows | _Principals | _Statements | _Log | IdentityRecord
+AnyRecord: TypeAlias = _Singles | _Processes | _Objects | _Rows | _Principals | _Statements | _Log | IdentityRecord
 """Everything that is stored under a key of its own."""

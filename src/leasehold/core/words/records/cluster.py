@@ -85,6 +85,15 @@ class LeaderRecord(Record, frozen=True, kw_only=True, tag="leader/1"):
     """Of a holder that resigned: the candidate that the others let go first."""
 
 
+class CoordinatorRecord(Record, frozen=True, kw_only=True, tag="coordinator/1"):
+    """One of several coordinators, at the address where the others, nodes and clients reach it."""
+
+    address: str
+    name: str
+    version: str
+    """Of the program."""
+
+
 class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
     """A data node. `incarnation` 0: allocated an id, never joined."""
 

@@ -54,6 +54,7 @@ from leasehold.core.words.statements.questions import (
     Describe,
     DescribeDatabase,
     ShowCluster,
+    ShowCoordinators,
     ShowDatabases,
     ShowGrants,
     ShowHistory,
@@ -96,7 +97,7 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
 
 
 OfRelations: TypeAlias = ShowDatabases | ShowTables | ShowViews | ShowProperties | Describe | DescribeDatabase
-_OfLeader: TypeAlias = ShowNodes | ShowCluster | ShowProcedures | ShowHistory
+_OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowProcedures | ShowHistory
 Question: TypeAlias = OfRelations | _OfLeader | ShowPrincipals | ShowGrants
 """Statements that only read the catalog."""
 

@@ -23,6 +23,10 @@ class ShowNodes(Statement, frozen=True, kw_only=True):
     """`SHOW NODES`."""
 
 
+class ShowCoordinators(Statement, frozen=True, kw_only=True):
+    """`SHOW COORDINATORS`."""
+
+
 class ShowCluster(Statement, frozen=True, kw_only=True):
     """`SHOW CLUSTER`: the settings."""
 
