@@ -1,6 +1,8 @@
 """Several coordinators over a real etcd: what is felt when one of them, or a member of the store, fails."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -192,12 +194,45 @@ def test_all_killed_at_once_lose_nothing(cluster: RunningCluster) -> None:
     committed(cluster, "CREATE TABLE d.after_all (a INT)")
 
 
-def test_a_coordinator_whose_directory_is_gone_builds_its_replica_anew(cluster: RunningCluster) -> None:
+def delete(replica: Path) -> None:
+    replica.unlink()
+
+
+def truncate(replica: Path) -> None:
+    with replica.open("r+b") as file:
+        file.truncate(replica.stat().st_size // 2)
+
+
+def flip(replica: Path) -> None:
+    """One bit of each page but the first, which is the one of the schema."""
+    blob = bytearray(replica.read_bytes())
+    for place in range(4096 + 500, len(blob), 4096):
+        blob[place] ^= 1
+    replica.write_bytes(blob)
+
+
+def garble(replica: Path) -> None:
+    replica.write_bytes(os.urandom(replica.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, flip, garble])
+def test_a_coordinator_with_a_damaged_directory_builds_its_replica_anew(
+    cluster: RunningCluster, damage: Callable[[Path], None]
+) -> None:
+    """All that it answers then comes from a whole replica: it leads alone, and shows every table."""
     name = present_leader(cluster)
     cluster.kill(name)
-    (cluster.local.node(name).directory / "meta.db").unlink()
+    replica = cluster.local.node(name).directory / "meta.db"
+    for log in (replica.with_name("meta.db-wal"), replica.with_name("meta.db-shm")):
+        log.unlink(missing_ok=True)
+    damage(replica)
     cluster.restart(name)
-    other = present_leader(cluster)
-    cluster.kill(other)
-    committed(cluster, "CREATE TABLE d.after_all_but_one (a INT)")
-    cluster.restart(other)
+    committed(cluster, f"CREATE TABLE d.beside_{damage.__name__} (a INT)")
+    with Coordinators(read_cluster_file(cluster.directory).coordinators[name]) as asked:
+        alone = asked.sql("SHOW TABLES IN d")
+    with cluster.connect() as client:
+        together = client.sql("SHOW TABLES IN d")
+    assert isinstance(alone, Rows)
+    assert isinstance(together, Rows)
+    assert alone.rows == together.rows
+    assert f"beside_{damage.__name__}" in [row[1] for row in alone.rows]

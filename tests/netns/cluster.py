@@ -1,4 +1,4 @@
-"""A coordinator and three nodes as real processes, each on a host of its own, one of them behind a slow proxy.
+"""Coordinators and nodes as real processes, each on a host of its own, and a client on another.
 
 Nothing here waits by sleeping: what has to come is looked for until a deadline.
 """
@@ -108,11 +108,17 @@ class Scanner:
 
 
 class NetworkCluster:
-    """Made by `start`; a context manager."""
+    """One coordinator and three nodes, one of them behind a slow proxy; a context manager."""
+
+    coordinators: tuple[str, ...] = (COORDINATOR,)
+    nodes: tuple[str, ...] = NODES
+    scanned: tuple[str, ...] = SCANNED
+    beside: tuple[str, ...] = (PROXY,)
+    """Hosts of other processes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.hosts = Hosts(COORDINATOR, *NODES, PROXY, CLIENT)
+        self.hosts = Hosts(*self.coordinators, *self.nodes, *self.beside, CLIENT)
         self.names: dict[int, str] = {}
         """Of the nodes, by id: these never change."""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -132,28 +138,31 @@ class NetworkCluster:
     def __exit__(self, *_: object) -> None:
         for remote in self._remotes.values():
             remote.close()
-        for name in [*NODES, COORDINATOR]:
-            if name in self._processes:
-                self.kill(name)
+        for name in reversed(self._processes):
+            self.kill(name)
         self.hosts.__exit__()
 
     def _start_all(self) -> None:
-        self.proxy = Remote(self.hosts[PROXY], "tests.netns.proxy", self.address(PROXY), self.address(COORDINATOR))
-        self._remotes[PROXY] = self.proxy
-        for name in [CLIENT, *SCANNED]:
+        self._start_beside()
+        for name in [CLIENT, *self.scanned]:
             self._remotes[name] = Remote(self.hosts[name], "tests.netns.driver")
-        for name in [COORDINATOR, *NODES]:
+        for name in [*self.coordinators, *self.nodes]:
             self.start(name)
         cluster_id = ClusterId(wait_until(self._initialised, seconds=60))
         known = ClusterFile(
             format=CLUSTER_FILE_VERSION,
             cluster_id=cluster_id,
-            coordinators={COORDINATOR: self.address(COORDINATOR)},
-            nodes=NODES,
+            coordinators={name: self.address(name) for name in self.coordinators},
+            nodes=self.nodes,
         )
         (self.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(known))
         self.wait_until_active()
         self.names = {node.id: node.name for node in self.status().nodes}
+
+    def _start_beside(self) -> None:
+        """Starts what the others need."""
+        self.proxy = Remote(self.hosts[PROXY], "tests.netns.proxy", self.address(PROXY), self.address(COORDINATOR))
+        self._remotes[PROXY] = self.proxy
 
     def _initialised(self) -> str | None:
         try:
@@ -170,14 +179,18 @@ class NetworkCluster:
     def start(self, name: str) -> None:
         """Starts a process that does not run; returns at once."""
         words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
-        words += ["--cluster-key", str(self.directory / KEY_FILE)]
+        words += ["--cluster-key", str(self.directory / KEY_FILE), *self._words(name)]
+        kind = ["coordinator"] if name in self.coordinators else ["node", "start"]
+        self._spawn(name, sys.executable, "-m", "leasehold.cli.main", *kind, *words)
+
+    def _words(self, name: str) -> list[str]:
+        """More of the command of a process."""
         if name == COORDINATOR:
-            words += ["--advertise", self.address(PROXY)]  # so it proves that address, too, to the node behind it
-        else:
-            words += ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
-        kind = [COORDINATOR] if name == COORDINATOR else ["node", "start"]
-        command = [sys.executable, "-m", "leasehold.cli.main", *kind, *words]
-        clean = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
+            return ["--advertise", self.address(PROXY)]  # so it proves that address, too, to the node behind it
+        return ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
+
+    def _spawn(self, name: str, *command: str) -> None:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("LEASEHOLD_", "ETCD_"))}
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 self.hosts[name].command(*command), env=clean, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -219,18 +232,22 @@ class NetworkCluster:
     def heal(self) -> None:
         """Everything runs and reaches everything again."""
         self.hosts.heal()
-        self.pace("up")
-        self.pace("down")
+        self._heal_beside()
         for name, process in self._processes.items():
             if process.poll() is None:
                 self.resume(name)
             else:
                 self.start(name)
 
+    def _heal_beside(self) -> None:
+        self.pace("up")
+        self.pace("down")
+
     # ------------------------------------------------------------ the cluster, from the client's host
 
-    def _ask(self, do: str, **words: Any) -> Asked:
-        return self._remotes[CLIENT].ask(do, target=self.address(COORDINATOR), **words)
+    def _ask(self, do: str, target: str = "", **words: Any) -> Asked:
+        known = target or ",".join(map(self.address, self.coordinators))
+        return self._remotes[CLIENT].ask(do, target=known, **words)
 
     def begin(self, text: str, id_: str | None = None) -> Statement:
         """Sends a statement and returns at once."""
@@ -271,13 +288,17 @@ class NetworkCluster:
         def find() -> dict[str, NodeStatus] | None:
             try:
                 revision = self.status().revision
-                nodes = {name: self.health(name) for name in NODES}
+                nodes = {name: self.health(name) for name in self.nodes}
             except Failed:
                 return None
             ready = all(one.state == "ACTIVE" and (one.applied_revision or 0) >= revision for one in nodes.values())
             return nodes if ready else None
 
         return wait_until(find, said=self.status, seconds=60)
+
+    def wait_until_whole(self) -> None:
+        """Until all processes are in their places."""
+        self.wait_until_active()
 
     def health(self, node: str) -> NodeStatus:
         """How a node sees itself. Raises `Failed` if it does not answer."""
@@ -299,7 +320,7 @@ class NetworkCluster:
 
     def served(self) -> Iterator[ServeRecord]:
         """What all nodes have released so far, as they logged it."""
-        for name in NODES:
+        for name in self.nodes:
             yield from read_serve_log(self.directory / name / "servelog")
 
     def standing(self, statement: StatementId) -> str:

@@ -38,12 +38,12 @@ def shared(namespaces_available: None, tmp_path_factory: pytest.TempPathFactory)
 def cluster(shared: NetworkCluster) -> Iterator[NetworkCluster]:
     """The cluster, whole: every node serves when a test begins, and again when it has ended; and whatever happened,
     no node has released anything stale."""
-    shared.wait_until_active()
+    shared.wait_until_whole()
     try:
         yield shared
     finally:
         shared.heal()
-    shared.wait_until_active()
+    shared.wait_until_whole()
     verified = shared.verify()
     assert verified["stale_serves"] == 0, verified
     assert verified["batches"] > 0
@@ -59,7 +59,7 @@ def table(cluster: NetworkCluster, request: pytest.FixtureRequest) -> str:
 
 def make_table(cluster: NetworkCluster, name: str) -> None:
     columns = "(a BIGINT, b STRING) CLUSTERED BY (a) INTO 1 BUCKETS"
-    cluster.run(f"CREATE TABLE {name} {columns} TBLPROPERTIES ('replication' = '3')")
+    cluster.run(f"CREATE TABLE {name} {columns} TBLPROPERTIES ('replication' = '{len(cluster.nodes)}')")
     rows = {"a": list(range(100)), "b": [f"row {number}" for number in range(100)]}
     cluster.append(name, rows)
     assert cluster.rows(name) == rows

@@ -78,6 +78,8 @@ class Database:
 
     application_id: ClassVar = APPLICATION_ID
     schema: ClassVar = SCHEMA
+    insert: ClassVar = INSERT
+    check: ClassVar = "quick_check"
     synchronous: ClassVar = "FULL"
 
     def __init__(self, path: Path, *, bytes_max: int, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
@@ -293,7 +295,7 @@ class Database:
                 for statement in self.schema:
                     run(statement)
         elif self.path.stat().st_size <= self._limits.quick_check_bytes_max:
-            found = run("PRAGMA quick_check(1)").fetchone()[0]
+            found = run(f"PRAGMA {self.check}(1)").fetchone()[0]
             if found != "ok":
                 raise corrupt(self.path, found)
         state = run("SELECT minimum, swept FROM state").fetchone()
@@ -314,7 +316,7 @@ class Database:
     def _insert(self, revision: Revision, writes: Writes) -> None:
         for key, entry in writes.items():
             value, created, version = (None, 0, 0) if entry is None else (entry.value, entry.created, entry.version)
-            self._connection.execute(INSERT, (key, revision, value, created, version))
+            self._connection.execute(self.insert, (key, revision, value, created, version))
         self._latest |= writes
         self.newest = revision
 

@@ -22,22 +22,39 @@ STRANGE_FILE = "is not a meta storage", "point it at the coordinator's own direc
 # - `kv`: without rowid, so the newest version of a key, or the one at a revision, is a single seek. NULL is a delete.
 # - `kv_revision`: SQLite appends the key, so this is the order in which a watch replays.
 # - `state`: MM, and how far compaction has deleted.
+_KV = (
+    "CREATE TABLE kv (key BLOB NOT NULL, revision INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,"
+    " version INTEGER NOT NULL,{} PRIMARY KEY (key, revision)) WITHOUT ROWID"
+)
 _TABLES = (
-    (
-        "CREATE TABLE kv (key BLOB NOT NULL, revision INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,"
-        " version INTEGER NOT NULL, PRIMARY KEY (key, revision)) WITHOUT ROWID"
-    ),
     "CREATE INDEX kv_revision ON kv (revision)",
     "CREATE TABLE state (minimum INTEGER NOT NULL, swept INTEGER NOT NULL)",
     "INSERT INTO state VALUES (1, 1)",
     f"PRAGMA user_version = {FORMAT_VERSION}",
 )
-SCHEMA = (*_TABLES, f"PRAGMA application_id = {APPLICATION_ID}")
+SCHEMA = (_KV.format(""), *_TABLES, f"PRAGMA application_id = {APPLICATION_ID}")
 # - `replica`: the log that this is a copy of, and the position of the last entry that was applied.
+# - `sum`: of a row of `kv`, and of a replica's place with its MM. SQLite does not notice a wrong bit in a value.
+# - `content`: how many rows `kv` has, and the sum of their sums. SQLite does not notice a row that is gone with a bit.
 REPLICA_SCHEMA = (
+    _KV.format(" sum INTEGER NOT NULL,"),
     *_TABLES,
-    "CREATE TABLE replica (log_id TEXT NOT NULL, position BLOB NOT NULL)",
+    "CREATE TABLE replica (log_id TEXT NOT NULL, position BLOB NOT NULL, sum INTEGER NOT NULL)",
+    "CREATE TABLE content (count INTEGER NOT NULL, total INTEGER NOT NULL)",
     f"PRAGMA application_id = {REPLICA_APPLICATION_ID}",
+)
+
+# Of a replica that is complete: from then on its content is counted.
+COUNTED = (
+    "INSERT INTO content SELECT count(*), coalesce(sum(sum), 0) FROM kv",
+    (
+        "CREATE TRIGGER kv_added AFTER INSERT ON kv"
+        " BEGIN UPDATE content SET count = count + 1, total = total + NEW.sum; END"
+    ),
+    (
+        "CREATE TRIGGER kv_deleted AFTER DELETE ON kv"
+        " BEGIN UPDATE content SET count = count - 1, total = total - OLD.sum; END"
+    ),
 )
 
 AT = (
@@ -45,6 +62,14 @@ AT = (
     " ORDER BY revision DESC LIMIT 1"
 )
 INSERT = "INSERT INTO kv (key, revision, value, created, version) VALUES (?, ?, ?, ?, ?)"
+REPLICA_INSERT = (
+    "INSERT INTO kv (key, revision, value, created, version, sum) VALUES (?1, ?2, ?3, ?4, ?5,"
+    " row_sum(?1, ?2, ?3, ?4, ?5))"
+)
+IS_WHOLE = (
+    "SELECT count = (SELECT count(*) FROM kv) AND total ="
+    " (SELECT coalesce(sum(row_sum(key, revision, value, created, version)), 0) FROM kv) FROM content"
+)
 VERSIONS = (
     "SELECT key, value, created, revision, version FROM kv WHERE key >= ? AND key < ? ORDER BY key, revision LIMIT ?"
 )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, TypeVar
+from zlib import crc32
 
 from leasehold.core.log.entry import BEGINNING
 from leasehold.core.words.codec import decode_record, encode
@@ -12,10 +13,18 @@ from leasehold.errors import Corrupt
 from leasehold.ids import EntryId, Revision, Term
 from leasehold.limits.log import CHECKPOINT_CHUNK_BYTES, CHECKPOINT_ROWS_MAX
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
+from leasehold.metastorage.causes import corrupt
 from leasehold.metastorage.contract import Compacted
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from leasehold.metastorage.lock import give_up_lock, take_lock
-from leasehold.metastorage.schema import INSERT, REPLICA_APPLICATION_ID, REPLICA_SCHEMA, STATE_AT
+from leasehold.metastorage.schema import (
+    COUNTED,
+    IS_WHOLE,
+    REPLICA_APPLICATION_ID,
+    REPLICA_INSERT,
+    REPLICA_SCHEMA,
+    STATE_AT,
+)
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.metastorage.transaction import TransactionDraft, decide, written
 
@@ -27,28 +36,41 @@ class ReplicaDatabase(Database):
 
     application_id: ClassVar = REPLICA_APPLICATION_ID
     schema: ClassVar = REPLICA_SCHEMA
+    insert: ClassVar = REPLICA_INSERT
+    check: ClassVar = "integrity_check"
     synchronous: ClassVar = "NORMAL"
     log_id: EntryId = BEGINNING.id
     position: LogPosition = BEGINNING
 
     def _prepare(self, bytes_max: int) -> None:
+        self._connection.create_function("row_sum", 5, _row_sum, deterministic=True)
         super()._prepare(bytes_max)
-        row = self._connection.execute("SELECT log_id, position FROM replica").fetchone()
-        if row is not None:  # else it is being built
-            self.log_id, self.position = EntryId(row[0]), decode_record(LogPosition, row[1])
+        row = self._connection.execute("SELECT log_id, position, sum FROM replica").fetchone()
+        if row is None:
+            return  # it is being built
+        (is_whole,) = self._connection.execute(IS_WHOLE).fetchone()
+        if not is_whole or row[2] != _place_sum(row[0], row[1], self.minimum):
+            raise corrupt(self.path, "a checksum is wrong")
+        self.log_id, self.position = EntryId(row[0]), decode_record(LogPosition, row[1])
 
     def load(self, rows: Sequence[CheckpointRow]) -> None:
         """Takes some rows of a checkpoint into a new file."""
         with self._durable():
             self._connection.executemany(
-                INSERT, ((one.key, one.modified, one.value, one.created, one.version) for one in rows)
+                self.insert, ((one.key, one.modified, one.value, one.created, one.version) for one in rows)
             )
 
     def begin(self, log_id: EntryId, position: LogPosition, minimum: Revision) -> None:
         """Completes a new file."""
         with self._durable():
             self._connection.execute("UPDATE state SET minimum = ?, swept = ?", (minimum, minimum))
-            self._connection.execute("INSERT INTO replica VALUES (?, ?)", (log_id, encode(position)))
+            for statement in COUNTED:
+                self._connection.execute(statement)
+            place = encode(position)
+            self._connection.execute(
+                "INSERT INTO replica VALUES (?, ?, ?)", (log_id, place, _place_sum(log_id, place, minimum))
+            )
+        self.log_id, self.position, self.minimum = log_id, position, minimum
 
     def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
         with self._explained():
@@ -66,7 +88,10 @@ class ReplicaDatabase(Database):
                     self._insert(one.revision, written(one, self._standing))
                 if minimum > self.minimum:
                     self._connection.execute("UPDATE state SET minimum = ?", (minimum,))
-                self._connection.execute("UPDATE replica SET position = ?", (encode(position),))
+                place = encode(position)
+                self._connection.execute(
+                    "UPDATE replica SET position = ?, sum = ?", (place, _place_sum(self.log_id, place, minimum))
+                )
         except BaseException:
             self.newest = newest
             raise
@@ -160,6 +185,18 @@ class SqliteReplicaPlace:
         opened = await self.open()
         assert opened is not None, "it was just built"
         return opened
+
+
+def _row_sum(key: object, revision: object, value: object, created: object, version: object) -> int:
+    """The checksum of a row; -1 for what is no row of ours."""
+    if not isinstance(key, bytes) or not isinstance(value, bytes | None):
+        return -1
+    numbers = f"{revision} {value is None} {created} {version} {len(key)} ".encode()
+    return crc32(value or b"", crc32(key, crc32(numbers)))
+
+
+def _place_sum(log_id: str, position: bytes, minimum: Revision) -> int:
+    return crc32(position, crc32(f"{log_id} {minimum} ".encode()))
 
 
 def _on_replica(run: Callable[[ReplicaDatabase], T]) -> Callable[[Database], T]:

@@ -1,0 +1,92 @@
+"""The leader of several coordinators can't reach the store, or nobody reaches the leader: another one leads, statements
+end with one outcome, and no node serves what was there before them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.etcd_cluster import etcd_program
+from tests.netns.checks import LEADER_CHANGE_NS, check_bound, check_nothing_stale
+from tests.netns.cluster import CLIENT, now_ns
+from tests.netns.conftest import make_table
+from tests.netns.coordinators import STORE, CoordinatorsNetwork
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def shared(namespaces_available: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorsNetwork]:
+    etcd_program()
+    with CoordinatorsNetwork(tmp_path_factory.mktemp("leaders") / "cluster") as cluster:
+        cluster.run("CREATE DATABASE d")
+        make_table(cluster, "d.first")
+        yield cluster
+
+
+@pytest.mark.parametrize("way", ["both ways", "to the store", "from the store"])
+def test_L4_a_leader_that_is_cut_off_from_the_store(cluster: CoordinatorsNetwork, table: str, way: str) -> None:
+    """Nodes and clients still reach it."""
+    old = cluster.leader()
+    with cluster.scanning("node-1", table) as scanner:
+        if way != "from the store":
+            cluster.hosts.cut(old, STORE)
+        if way != "to the store":
+            cluster.hosts.cut(STORE, old)
+        ended = cluster.run(f"ALTER TABLE {table} DROP COLUMN b")
+        check_bound(ended, leader_changes=1)
+        assert cluster.leader() != old
+        scanner.wait_until("COLUMN_DROPPED", since_ns=ended.answered_ns)
+        check_nothing_stale(cluster, ended)
+        assert cluster.rows(table) == {"a": list(range(100))}
+        cluster.heal()
+        cluster.wait_until_whole()
+        assert cluster.leader() != old, "it comes back by itself, and follows"
+
+
+def test_a_leader_that_neither_nodes_nor_clients_reach(cluster: CoordinatorsNetwork, table: str) -> None:
+    """It reaches the store and the other coordinators, so nothing but itself ends its leadership."""
+    old = cluster.leader()
+    for other in (*cluster.nodes, CLIENT):
+        cluster.hosts.cut_both_ways(other, old)
+    cut_ns = now_ns()
+    ended = cluster.run(f"ALTER TABLE {table} ADD COLUMN c BIGINT")
+    assert ended.answered_ns - cut_ns < 10_000_000_000 + LEADER_CHANGE_NS
+    assert cluster.leader() != old
+    check_nothing_stale(cluster, ended)
+    cluster.wait_until_active()
+    assert cluster.rows(table)["c"] == [None] * 100
+
+
+def test_a_node_that_comes_back_at_another_address_during_a_failover(cluster: CoordinatorsNetwork, table: str) -> None:
+    """It has the same id, and no statement passes it by."""
+    node, old = "node-2", cluster.leader()
+    before = cluster.node(node)
+    cluster.kill(node)
+    cluster.kill(old)
+    cluster.move(node)
+    cluster.start(node)
+    ended = cluster.run(f"ALTER TABLE {table} DROP COLUMN b")
+    check_nothing_stale(cluster, ended)
+    cluster.wait_until_active()
+    after = cluster.node(node)
+    assert (after.id, after.name) == (before.id, before.name)
+    assert after.incarnation == before.incarnation + 1
+    assert after.address == cluster.address(node) != before.address
+    assert cluster.rows(table) == {"a": list(range(100))}
+
+
+def test_an_old_leader_that_goes_on_after_a_pause_changes_nothing(cluster: CoordinatorsNetwork, table: str) -> None:
+    old = cluster.leader()
+    with cluster.scanning("node-1", table) as scanner:
+        statement = cluster.begin(f"ALTER TABLE {table} DROP COLUMN b")
+        statement.wait_until_sent()
+        cluster.pause(old)
+        ended = statement.ended()
+        assert ended.receipt.outcome == "COMMITTED"
+        cluster.run(f"ALTER TABLE {table} ADD COLUMN c BIGINT")
+        cluster.resume(old)
+        cluster.wait_until_whole()
+        assert cluster.leader() != old or ended.receipt.elapsed_ns < LEADER_CHANGE_NS
+        scanner.wait_until("COLUMN_DROPPED", since_ns=ended.answered_ns)
+        check_nothing_stale(cluster, ended)
+        assert cluster.rows(table) == {"a": list(range(100)), "c": [None] * 100}
