@@ -63,7 +63,7 @@ test-netns: setup ; $(BIN)/python -m pytest tests/netns
 test-attacks: setup ; $(BIN)/python -m pytest tests/attacks
 
 demo: setup java
-	$(BIN)/python examples/nyc/demo.py
+	LEASEHOLD_ETCD=$$(sh tools/ensure-etcd) $(BIN)/python examples/nyc/demo.py
 
 bench: setup java
 	$(BIN)/python -m bench
