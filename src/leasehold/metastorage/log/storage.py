@@ -69,6 +69,8 @@ class ReplicatedMetaStorage:
         """Calls that end with the storage."""
         self._asked: list[asyncio.Future[Revision]] = []
         """Who waits for a head that is read after now."""
+        self._below: tuple[Revision, LogPosition] | None = None
+        """The last MM that `history_bytes` met, and the last entry that lies at or below it."""
         self._life: asyncio.Task[None] | None = None
         self._candidate = LogCandidate(shared, self._turn, clock, entropy, replica=lambda: self._replica)
         self.upkeep: Final = Upkeep(shared, self._turn, clock, fence=self._fence, replica=lambda: self._replica)
@@ -133,9 +135,14 @@ class ReplicatedMetaStorage:
         """As `MetaStorage.history_bytes`, of the log."""
         self._check_open()
         minimum, head = (await self._replica.status()).minimum, self._replica.position
-        checkpoint = await self._log.checkpoint()
-        begins = BEGINNING if checkpoint is None else checkpoint.checkpoint.position
-        return head.log_bytes - (await self._log.last_until(minimum, begins, head)).log_bytes
+        if self._below is None or self._below[0] != minimum:
+            checkpoint = await self._log.checkpoint()
+            begins = BEGINNING if checkpoint is None else checkpoint.checkpoint.position
+            below = await self._log.last_until(minimum, begins, head)
+            if head.revision <= minimum:  # the next entry may lie at MM too
+                return head.log_bytes - below.log_bytes
+            self._below = minimum, below
+        return head.log_bytes - self._below[1].log_bytes
 
     async def leader(self) -> LeaderRecord | None:
         self._check_open()
