@@ -4,7 +4,9 @@ from random import Random
 
 import pytest
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, Refused
+from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.log.bootstrap import OtherLog, StoreSetBack
 from leasehold.testing.log_store import KeptLog
 from leasehold.testing.replica import KeptReplica
@@ -103,5 +105,57 @@ def test_a_coordinator_that_knows_more_than_the_store_refuses_and_keeps_its_repl
         with pytest.raises(StoreSetBack, match="set back"):
             await ground.unopened("c2", other.place).open()
         assert other.place.kept == kept
+
+    simulate(scenario)
+
+
+async def end_of(one: Member) -> Refused:
+    """What its storage answers once it has failed."""
+    while True:
+        try:
+            await one.storage.status()
+        except Refused as error:
+            return error
+        await one.clock.sleep_until(one.clock.now_ns() + SECOND_NS)
+
+
+def test_a_store_that_is_set_back_under_coordinators_that_run_ends_them_and_keeps_their_replicas() -> None:
+    async def scenario(ground: Ground) -> None:
+        ground.oracle.invariants = ()  # the log is not what it was
+        leader, other = await (await ground.member("c1")).lead(), await ground.member("c2")
+        await leader.put(b"a")
+        before = ground.kept.copy()
+        await write_some(leader)
+        await other.storage.confirm()
+        ground.kept.set_back(before)
+        with pytest.raises(Indefinite, match="an old head"):
+            await other.storage.confirm()
+        kept = leader.place.kept, other.place.kept
+        for one in (leader, other):
+            ended = await end_of(one)
+            assert ended.code == ErrorCode.STORE_SET_BACK
+            assert ended.hint.startswith("restore a newer snapshot")
+            await one.kill()
+        assert (leader.place.kept, other.place.kept) == kept
+
+    simulate(scenario)
+
+
+def test_one_old_head_is_not_a_store_that_was_set_back() -> None:
+    async def scenario(ground: Ground) -> None:
+        leader, other = await (await ground.member("c1")).lead(), await ground.member("c2")
+        await leader.put(b"a")
+        before = ground.kept.copy()
+        await leader.put(b"b")
+        await other.storage.confirm()
+        newest = ground.kept
+        for _ in range(5):
+            other.client.kept = before
+            with pytest.raises(Indefinite, match="an old head"):
+                await other.storage.confirm()
+            other.client.kept = newest
+            await other.storage.confirm()
+            await other.clock.sleep_until(other.clock.now_ns() + SECOND_NS)
+        await other.storage.status()
 
     simulate(scenario)

@@ -21,7 +21,9 @@ def busy() -> Refused:
 
 def closed(storage: str, cause: LeaseholdError | None) -> Refused:
     """For a request that comes after the end; `cause` is why it ended, None if it was closed."""
-    return Refused(f"{storage} {_ended(cause)}", code=ErrorCode.CLOSED, hint="open it again")
+    if cause is None:
+        return Refused(f"{storage} is closed", code=ErrorCode.CLOSED, hint="open it again")
+    return Refused(f"{storage} {_ended(cause)}", code=cause.code, hint=cause.hint)
 
 
 def unanswered(storage: str, cause: LeaseholdError | None) -> Indefinite:

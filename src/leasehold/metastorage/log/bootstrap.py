@@ -6,10 +6,10 @@ from typing import Final
 
 from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosition
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadDirectory
+from leasehold.errors import BadDirectory, Indefinite
 from leasehold.ids import EntryId
 from leasehold.limits.log import LOG_HEAD_POLL_NS, LOG_PROGRESS_NS
-from leasehold.metastorage.log.log import Log, Trimmed
+from leasehold.metastorage.log.log import Log, OldHead, Trimmed
 from leasehold.metastorage.log.replica import Replica, ReplicaPlace
 from leasehold.wire.ports import Clock, Entropy
 
@@ -79,11 +79,38 @@ async def check_reached(shared: Log, position: LogPosition, clock: Clock) -> Non
         if looks < SET_BACK_LOOKS:
             await clock.sleep_until(clock.now_ns() + LOG_HEAD_POLL_NS)
             continue
-        raise StoreSetBack(
-            f"this coordinator has followed the log up to entry {position.number}, which the store does not hold: the"
-            " store was set back, or its data was lost",
-            hint="restore a newer snapshot of the store; to go on with what the store holds, move the directory away",
-        )
+        raise _set_back(position)
+
+
+class OldHeads:
+    """Notices a store that is set back under a coordinator that runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ns: int | None = None
+
+    def met(self, error: Indefinite, position: LogPosition) -> None:
+        """The head could not be read. Raises `StoreSetBack` once the store has answered with old heads, and with no
+        other, for SET_BACK_LOOKS polls: no release does that by itself."""
+        if not isinstance(error, OldHead):
+            return
+        now_ns = self._clock.now_ns()
+        if self._since_ns is None:
+            self._since_ns = now_ns
+        elif now_ns - self._since_ns >= SET_BACK_LOOKS * LOG_HEAD_POLL_NS:
+            raise _set_back(position)
+
+    def end(self) -> None:
+        """The head was read."""
+        self._since_ns = None
+
+
+def _set_back(position: LogPosition) -> StoreSetBack:
+    return StoreSetBack(
+        f"this coordinator has followed the log up to entry {position.number}, which the store does not hold: the"
+        " store was set back, or its data was lost",
+        hint="restore a newer snapshot of the store; to go on with what the store holds, move the directory away",
+    )
 
 
 async def built(shared: Log, place: ReplicaPlace, clock: Clock, log_id: EntryId) -> Replica:

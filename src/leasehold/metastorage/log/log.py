@@ -55,6 +55,11 @@ PARTS: Final = "part"
 CHUNKS: Final = "chunk"
 
 
+class OldHead(Indefinite):
+    """The store answered with less than it had before: a read that is not linearizable, or a store that was set
+    back."""
+
+
 class Trimmed(Definite):
     """The entry is not in the log any more: a replica has to begin from the checkpoint."""
 
@@ -127,7 +132,7 @@ class Log:
             raise Corrupt("the store holds no log", hint="check the name of the cluster in --meta")
         position = decode_record(LogPosition, found.value)
         if position.number < self._newest:
-            raise Indefinite(f"the store answered with an old head: {position.number} after {self._newest}")
+            raise OldHead(f"the store answered with an old head: {position.number} after {self._newest}")
         self._newest = position.number
         return LogHead(position, found.version)
 

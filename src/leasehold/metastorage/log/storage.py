@@ -30,7 +30,14 @@ from leasehold.limits.log import LOG_HEAD_POLL_NS
 from leasehold.metastorage.causes import closed, unanswered
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
 from leasehold.metastorage.log.append import append_surely
-from leasehold.metastorage.log.bootstrap import Progress, StoreSetBack, built, check_reached, opened
+from leasehold.metastorage.log.bootstrap import (
+    OldHeads,
+    Progress,
+    StoreSetBack,
+    built,
+    check_reached,
+    opened,
+)
 from leasehold.metastorage.log.campaign import BeatenLeadership, LogCandidate
 from leasehold.metastorage.log.commands import LogCommand, LogCommands, fail
 from leasehold.metastorage.log.log import HEAD, Log, LogFence, LogHead, Trimmed
@@ -67,6 +74,7 @@ class ReplicatedMetaStorage:
         self._is_closed = False
         self._waiting = EndableWaits()
         """Calls that end with the storage."""
+        self._old_heads = OldHeads(clock)
         self._asked: list[asyncio.Future[Revision]] = []
         """Who waits for a head that is read after now."""
         self._below: tuple[Revision, LogPosition] | None = None
@@ -292,7 +300,9 @@ class ReplicatedMetaStorage:
                 revision = await self._confirmed()
             except Indefinite as error:
                 fail(asked, error)
+                self._old_heads.met(error, self._replica.position)
             else:
+                self._old_heads.end()
                 for answer in asked:
                     if not answer.done():
                         answer.set_result(revision)
