@@ -74,5 +74,5 @@ class CoordinatorsNetwork(NetworkCluster):
         super().wait_until_whole()
 
     def leader(self) -> str:
-        """Who leads, by what the leader itself says."""
-        return next(name for name, role in self.roles().items() if role == "LEADER")
+        """Who leads, by what the leader itself says; waits for one."""
+        return wait_until(lambda: next((name for name, role in self.roles().items() if role == "LEADER"), None))

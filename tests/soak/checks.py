@@ -11,7 +11,7 @@ from leasehold.core.words.messages import AskOutcome, Receipt, Rows, WaitingFor
 from leasehold.core.words.records import Outcome
 from leasehold.core.words.statements import Definition
 from leasehold.errors import Definite, LeaseholdError
-from leasehold.ids import Revision
+from leasehold.ids import LoginToken, Revision
 from leasehold.limits.statements import HISTORY_ROWS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.servelog import read_serve_log
@@ -72,10 +72,11 @@ class Checks:
         """INV-DDL-1: asked again by its id, every statement has the outcome that its client was told of."""
         cluster.sql("SHOW DATABASES")  # waits until a coordinator leads
         leaders = [address for address, role in cluster.roles().items() if role is CoordinatorRole.LEADER]
+        login = cluster.hand_on()  # of the administrator, where there are users
         connection = BlockingConnection(leaders[0])
         try:
             for one in self._ledger.statements:
-                again = _outcome(connection, one)
+                again = _outcome(connection, one, login)
                 if not _agree(one, again):
                     self._ledger.violated(f"INV-DDL-1: {one.text} ({one.id}): {one.heard!r}, asked again {again!r}")
                 elif one.heard is None and isinstance(again, Receipt):
@@ -135,10 +136,11 @@ def _agree(one: Told, again: Receipt | Definite) -> bool:
     return one.heard is None and again.outcome in one.outcomes
 
 
-def _outcome(connection: BlockingConnection, one: Told) -> Receipt | Definite:
+def _outcome(connection: BlockingConnection, one: Told, login: LoginToken | None) -> Receipt | Definite:
     """Raises `LeaseholdError` if there is no definite answer though nothing is broken."""
+    request = AskOutcome(cluster_id=None, statement=one.id, login=login)
     try:
-        for message in connection.stream(AskOutcome(cluster_id=None, statement=one.id), OUTCOME_SECONDS * SECOND_NS):
+        for message in connection.stream(request, OUTCOME_SECONDS * SECOND_NS):
             if isinstance(message, Receipt):
                 return message
             assert isinstance(message, WaitingFor)
