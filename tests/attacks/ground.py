@@ -1,7 +1,8 @@
 """What every attack runs on: a cluster with users, an honest client beside the attack, and what must hold meanwhile.
 
 While `Ground.attacked()` is open, an honest client in a process of its own logs in, asks, appends and scans again and
-again, and a thread samples the memory of the coordinator and of the nodes. At its end:
+again, and a thread samples the memory of the coordinator and of the nodes. Each attack has a table of its own for that
+client: a scan costs more with each append, and shows no more. At the end of an attack:
 
 | must hold | how it is seen |
 | --- | --- |
@@ -19,7 +20,8 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -52,6 +54,7 @@ HONEST: Final = ("honest", "an honest password")
 WRITER: Final = ("writer", "may insert, and nothing else")
 NOBODY: Final = ("nobody", "has no right at all")
 TABLE: Final = "shop.orders"
+COLUMNS: Final = "(a BIGINT, b STRING) CLUSTERED BY (a) INTO 2 BUCKETS"
 ROWS: Final = 1_000
 
 
@@ -68,6 +71,7 @@ class Ground:
     def __init__(self, cluster: RunningCluster, honest: "_Honest") -> None:
         self.cluster = cluster
         self._honest = honest
+        self._attacks = 0
         self._bytes_at_first: dict[int, int] = {}
         """Of each process, by its pid, before the first attack that it has seen."""
         self.directory = cluster.directory
@@ -82,11 +86,11 @@ class Ground:
             ground = cls(cluster, honest)
             with ground.connect(ROOT) as root:
                 root.sql("CREATE DATABASE shop")
-                root.sql(f"CREATE TABLE {TABLE} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 2 BUCKETS")
+                root.sql(f"CREATE TABLE {TABLE} {COLUMNS}")
                 for user, password in (HONEST, WRITER, NOBODY):
                     root.sql(f"CREATE USER {user} PASSWORD '{password}'")
-                root.sql(f"GRANT SELECT ON TABLE {TABLE} TO {HONEST[0]}")
-                root.sql(f"GRANT INSERT ON TABLE {TABLE} TO {HONEST[0]}")
+                root.sql(f"GRANT SELECT ON DATABASE shop TO {HONEST[0]}")
+                root.sql(f"GRANT INSERT ON DATABASE shop TO {HONEST[0]}")
                 root.sql(f"GRANT INSERT ON TABLE {TABLE} TO {WRITER[0]}")
                 root.table(TABLE).append(pa.table({"a": range(ROWS), "b": [f"order {n}" for n in range(ROWS)]}))
             yield ground
@@ -111,12 +115,13 @@ class Ground:
         connections from before the attack. Since the first attack no process may have grown by `grown_by_all_max`
         bytes."""
         lapses, logged_bytes = self._lapses(), self._logged_bytes()
-        before = [self._honest.round(kept=kept) for _ in range(ROUNDS_BEFORE)]
+        one_round = partial(self._honest.round, self._new_table(), kept=kept)
+        before = [one_round() for _ in range(ROUNDS_BEFORE)]
         calm_ns = max(max(one.took_ns.values()) for one in before)
         processes = self._processes()
         for one in processes.values():
             self._bytes_at_first.setdefault(one.pid, one.memory_info().rss)
-        with _Memory(processes) as memory, _Beside(self._honest, kept=kept) as beside:
+        with _Memory(processes) as memory, _Beside(one_round) as beside:
             yield
         during = beside.rounds
         assert len(during) >= ROUNDS_DURING, "the honest client has ended"
@@ -135,6 +140,14 @@ class Ground:
         bound_ns = max(SERVED_NS_MAX, BUSY_FACTOR * calm_ns)
         slow = [one.took_ns for one in during if max(one.took_ns.values()) > bound_ns]
         assert slow == [], f"the honest client waited for more than {bound_ns} ns"
+
+    def _new_table(self) -> str:
+        """For the honest client."""
+        self._attacks += 1
+        name = f"shop.beside_{self._attacks}"
+        with self.connect(ROOT) as root:
+            root.sql(f"CREATE TABLE {name} {COLUMNS}")
+        return name
 
     def _processes(self) -> dict[str, psutil.Process]:
         found: dict[str, psutil.Process] = {}
@@ -167,11 +180,11 @@ class _Honest:
         self._process.kill()
         self._process.communicate()
 
-    def round(self, *, kept: bool) -> Round:
+    def round(self, table: str, *, kept: bool) -> Round:
         """One more round, to its end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{KEPT if kept else ''}\n")
+        self._process.stdin.write(f"{table} {KEPT if kept else ''}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the honest client has ended"
@@ -197,15 +210,14 @@ class _Meanwhile(threading.Thread):
 class _Beside(_Meanwhile):
     """Rounds of the honest client one after the other, at least ROUNDS_DURING."""
 
-    def __init__(self, honest: _Honest, *, kept: bool) -> None:
+    def __init__(self, one_round: Callable[[], Round]) -> None:
         super().__init__()
         self.rounds: list[Round] = []
-        self._honest = honest
-        self._kept = kept
+        self._one_round = one_round
 
     def run(self) -> None:
         while not self._stopped.is_set() or len(self.rounds) < ROUNDS_DURING:
-            self.rounds.append(self._honest.round(kept=self._kept))
+            self.rounds.append(self._one_round())
 
 
 class _Memory(_Meanwhile):

@@ -1,5 +1,6 @@
-"""`python -m tests.attacks.honest DIRECTORY`: an honest client. For each line that it reads it does one round,
-and prints a line of JSON. In a round of the line `kept` it connects only if it has not kept a connection."""
+"""`python -m tests.attacks.honest DIRECTORY`: an honest client. For each line that it reads, the name of a table, it
+does one round on that table, and prints a line of JSON. If `kept` follows the name, it connects only if it has not kept
+a connection."""
 
 import sys
 import time
@@ -13,12 +14,12 @@ import pyarrow as pa
 from leasehold.client.cluster import Cluster, connect
 from leasehold.errors import LeaseholdError
 from leasehold.wire.clock import sleep_ns
-from tests.attacks.ground import HONEST, KEPT, TABLE, Round
+from tests.attacks.ground import HONEST, KEPT, Round
 
 PAUSE_NS = 100_000_000
 
 
-def one_round(cluster: AbstractContextManager[Cluster], number: int) -> Round:
+def one_round(cluster: AbstractContextManager[Cluster], table: str, number: int) -> Round:
     """Ask, append, scan, each timed, and connect and log in before; an error ends the round."""
     took_ns: dict[str, int] = {}
 
@@ -36,9 +37,9 @@ def one_round(cluster: AbstractContextManager[Cluster], number: int) -> Round:
             with timed("log in and ask"):
                 opened.sql("SHOW DATABASES")
             with timed("append"):
-                opened.table(TABLE).append(pa.table({"a": [number], "b": ["honest"]}))
+                opened.table(table).append(pa.table({"a": [number], "b": ["honest"]}))
             with timed("scan"):
-                opened.table(TABLE).scan(columns=["a"]).read_all()
+                opened.table(table).scan(columns=["a"]).read_all()
     except LeaseholdError as error:
         failed = f"{type(error).__name__} [{error.code}] {error}"
     return Round(took_ns, failed)
@@ -51,8 +52,9 @@ def main(directory: str, asked: Iterable[str], say: Callable[[str], object]) -> 
     kept: Cluster | None = None
     for number, line in enumerate(asked):
         sleep_ns(PAUSE_NS)
-        cluster = nullcontext(kept := kept or connected()) if line.strip() == KEPT else connected()
-        say(msgspec.json.encode(one_round(cluster, 1_000_000 + number)).decode() + "\n")
+        table, *more = line.split()
+        cluster = nullcontext(kept := kept or connected()) if more == [KEPT] else connected()
+        say(msgspec.json.encode(one_round(cluster, table, 1_000_000 + number)).decode() + "\n")
 
 
 if __name__ == "__main__":
