@@ -1,5 +1,6 @@
 """One cluster and one Spark session for all tests of the connector: a session takes seconds to start."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from pyspark.sql import SparkSession
 from leasehold.client.cluster import Cluster
 from leasehold.spark import session
 from tests.e2e.cluster import RunningCluster
+
+WORKERS = Path(__file__).parent / "workers"
+"""What Spark's Python workers run when they start."""
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +26,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 @pytest.fixture(scope="session")
 def spark(running: RunningCluster) -> Iterator[SparkSession]:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
-    # Four attempts per task: a local session has one unless its master says so.
-    spark = session("leasehold-tests", cluster=running.directory, master="local[2,4]", **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(WORKERS), prepend=os.pathsep)
+        # Four attempts per task: a local session has one unless its master says so.
+        spark = session("leasehold-tests", cluster=running.directory, master="local[2,4]", **settings)
     yield spark
     spark.stop()
 
