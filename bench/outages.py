@@ -56,7 +56,7 @@ class Size(NamedTuple):
     well_s: float = 2.0
 
 
-SMALLEST = Size(rounds=1, out_s=0.5, well_s=0.2)
+SMALLEST = Size(rounds=1, out_s=0.1, well_s=0.05)
 
 
 class Gap(NamedTuple):
