@@ -41,6 +41,9 @@ async def write_many(storage: MetaStorage, count: int) -> Revision:
 
 
 class WatchSuite(StorageFixtures):
+    RACING = 240
+    """So many writes race with readers and compaction."""
+
     async def test_replays_then_goes_live(self, storage: MetaStorage) -> None:
         first = (await storage.txn(put((b"c/a", b"1")))).revision
         second = (await storage.txn(Txn(then=(Change(b"c/b", b"2"), Change(b"c/a", None))))).revision
@@ -238,7 +241,7 @@ class WatchSuite(StorageFixtures):
             states[revision], changes[revision] = dict(held), (change,)
 
         async def write_and_compact() -> None:
-            for number in range(12, 240):
+            for number in range(12, self.RACING):
                 await write(number)
                 if number % 4 == 0:
                     await storage.compact(Revision(max(states) - 6))

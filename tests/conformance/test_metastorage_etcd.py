@@ -35,7 +35,11 @@ class EtcdPlace:
         return await ReplicatedMetaStorage.open(Log(store), place, BoottimeClock(), SystemEntropy())
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one-member", "three-members"])
+MEMBERS = [pytest.param(1, id="one-member", marks=pytest.mark.long), pytest.param(3, id="three-members")]
+"""One member does no more than several: the contract is the same."""
+
+
+@pytest.fixture(scope="module", params=MEMBERS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
     cluster = EtcdCluster(tmp_path_factory.mktemp("etcd"), request.param)
     cluster.start()
@@ -44,6 +48,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 class TestEtcd(MetaStorageSuite, WatchSuite, LifeSuite):
+    RACING = 100  # each takes a while here; over a log in memory they are more
+
     @pytest.fixture
     def place(self, cluster: EtcdCluster, tmp_path: Path, request: pytest.FixtureRequest) -> EtcdPlace:
         return EtcdPlace(tmp_path, cluster, request.node.name.partition("[")[0])
