@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ OTHER_WORDS = frozenset(
 """Codes that are also states of a statement, a transaction, a node or a session."""
 
 
+@cache
 def sources() -> dict[Path, ast.Module]:
     return {
         path.relative_to(SOURCE): ast.parse(path.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ that says so, docs/weak-points.md, says nothing else than the tests do. Nor does
 
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def scenarios() -> list[tuple[str, ...]]:
     return [row for row in rows if row[0] not in {"scenario", "---"}]
 
 
+@cache
 def files_by_id() -> dict[str, set[str]]:
     """Which files have tests with an id in their name."""
     found: dict[str, set[str]] = defaultdict(set)
