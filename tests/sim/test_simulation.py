@@ -25,8 +25,9 @@ from leasehold.testing.ambush import StatementPlace
 from leasehold.testing.simulation import simulate
 from tests.sim.broken import refused_wrongly
 
-SEEDS = range(100, 116)
-HUNTING = range(100, 128)
+SEEDS = range(100, 112)
+SEEDS_LONG = range(112, 150)
+HUNTING = range(100, 156)
 """The seeds of which one notices what is broken."""
 HASH_SEEDS = ("1", "2")
 DIGEST = "from leasehold.testing.simulation import simulate; print(simulate({seed}).digest)"
@@ -36,7 +37,7 @@ simulated = cache(simulate)
 """The outcome of a seed of the campaign; whoever looks at it, it is run once."""
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS_LONG)])
 def test_every_invariant_holds_in_a_cluster_that_is_broken_at_random(seed: int) -> None:
     outcome = simulated(seed)
     assert outcome.statements > 10
@@ -56,7 +57,7 @@ def test_the_same_seed_gives_the_same_trace_under_any_hash_seed(seed: int) -> No
         for hash_seed in HASH_SEEDS
     }
     assert len(digests) == 1
-    assert digests == {f"{simulate(seed).digest}\n"}
+    assert digests == {f"{simulated(seed).digest}\n"}
 
 
 def test_the_campaign_is_not_idle() -> None:
@@ -71,9 +72,9 @@ def test_the_campaign_is_not_idle() -> None:
     assert len([kind for kind in kinds if kind.startswith("leader killed")]) >= len(StatementPlace) - 2
 
 
-def noticed(invariant: str, seeds: range = HUNTING) -> bool:
-    """Whether one of the seeds violates it."""
-    for seed in seeds:
+def noticed(invariant: str, likely: int = HUNTING[0]) -> bool:
+    """Whether one of the seeds violates it. The likely one did when its test was written, and is run first."""
+    for seed in (likely, *(one for one in HUNTING if one != likely)):
         try:
             simulate(seed)
         except CheckFailed as error:
@@ -95,23 +96,23 @@ def test_the_campaign_notices_a_leader_that_does_not_wait(monkeypatch: pytest.Mo
 
 def test_the_campaign_notices_nodes_that_check_no_rights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_access, "check_read", lambda *_: None)
-    assert noticed("INV-RIGHT-1")
+    assert noticed("INV-RIGHT-1", 101)
 
 
 def test_the_campaign_notices_nodes_that_check_no_rights_on_views(monkeypatch: pytest.MonkeyPatch) -> None:
     check_read = read_access.check_read
     monkeypatch.setattr(read_access, "check_read", lambda login, table, _, view: check_read(login, table, (), view))
-    assert noticed("INV-RIGHT-1", range(149, 156)), "few seeds come to it"
+    assert noticed("INV-RIGHT-1", 149), "few seeds come to it"
 
 
 def test_the_campaign_notices_nodes_that_serve_through_dropped_views(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_access, "check_through", lambda *_: None)
-    assert noticed("INV-RIGHT-1")
+    assert noticed("INV-RIGHT-1", 110)
 
 
 def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Procedures, "resume", lambda _self: None)
-    assert noticed("LIVENESS")
+    assert noticed("LIVENESS", 103)
 
 
 def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +124,7 @@ def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(mo
         return await finish(self, effect, running)
 
     monkeypatch.setattr(RunEffects, "finish", late)
-    assert noticed("INV-DDL-1")
+    assert noticed("INV-DDL-1", 105)
 
 
 def test_the_campaign_notices_a_bound_that_nothing_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
