@@ -6,7 +6,9 @@ from leasehold.ids import Revision
 from leasehold.testing.invariants import named
 from leasehold.testing.oracle import InvariantViolated, Oracle
 from leasehold.testing.simulation import simulate
-from leasehold.testing.takers import TakerTurn
+
+SEEDS = (12, *range(50))
+"""The first one is enough as a rule: few seeds have such a reader."""
 
 
 def test_a_batch_from_before_a_statement_that_had_returned_to_its_client_is_caught() -> None:
@@ -27,5 +29,8 @@ def test_a_reader_takes_away_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> N
         handed.append(returned > 0)
 
     monkeypatch.setattr(Oracle, "handed_out", handed_out)
-    simulate(len(TakerTurn))
-    assert sum(handed) > 20
+    for seed in SEEDS:
+        simulate(seed)
+        if sum(handed) > 20:
+            return
+    pytest.fail("no seed hands out anything after something has returned")
