@@ -43,8 +43,9 @@ def checked(monkeypatch):
     Checked.revisions = Checked.counted_short = 0
 
 
-def test_random_clusters_count_what_lacks_copies_at_every_revision():
-    for seed in range(1, 7):
+@pytest.mark.parametrize("seeds", [range(1, 3), pytest.param(range(3, 31), marks=pytest.mark.long)], ids=str)
+def test_random_clusters_count_what_lacks_copies_at_every_revision(seeds):
+    for seed in seeds:
         simulate_random(seed)
     assert Checked.revisions > 100
     assert Checked.counted_short

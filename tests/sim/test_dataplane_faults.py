@@ -104,7 +104,7 @@ def busy(seed: int, seconds: int) -> tuple[Busy, int]:
     return came_to[0]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
 def test_while_nodes_come_and_go_every_write_is_whole_or_not_there_and_every_scan_exact(seed: int) -> None:
     one, _ = busy(seed, 20)
     assert sum(written.fate is WriteFate.COMMITTED for written in one.written) >= 2

@@ -98,7 +98,7 @@ def test_members_of_a_quiet_cluster_say_little() -> None:
     simulate(20, scenario)
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_nobody_is_found_dead_where_datagrams_are_lost_late_and_doubled(seed: int) -> None:
     async def scenario(_world: GossipWorld, _group: asyncio.TaskGroup) -> None:
         await asyncio.sleep(120)

@@ -217,7 +217,7 @@ def test_the_largest_lease_is_lowered_only_after_the_last_longer_lease_has_ended
     simulate(scenario)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
 @pytest.mark.parametrize(("coordinators", "killed"), [(1, 0.0), (1, 0.7), (2, 0.7)])
 def test_statements_keep_their_bounds_while_the_duration_goes_up_and_down(
     seed: int, coordinators: int, killed: float

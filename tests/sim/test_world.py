@@ -14,7 +14,7 @@ from leasehold.testing.oracle import InvariantViolated
 from tests.sim.broken import BREAKS, NO_MARGIN, Parts
 
 STEPS = 3_000
-CAMPAIGN_SEEDS = range(30)
+CAMPAIGNS = [range(12), pytest.param(range(12, 120), marks=pytest.mark.long)]
 BREAK_SEEDS_MAX = 60
 
 DIGESTS = """
@@ -23,9 +23,10 @@ print([run(seed, 1500).oracle.digest() for seed in (1, 2, 3)])
 """
 
 
-def test_the_unbroken_world_survives():
+@pytest.mark.parametrize("seeds", CAMPAIGNS, ids=str)
+def test_the_unbroken_world_survives(seeds):
     how, served, terms, incarnations = set(), 0, 0, 0
-    for seed in CAMPAIGN_SEEDS:
+    for seed in seeds:
         world = run(seed, STEPS)
         how |= {one.how for receipt in world.oracle.receipts for one in receipt.settled}
         served += len(world.oracle.serves)
@@ -33,14 +34,15 @@ def test_the_unbroken_world_survives():
         incarnations += sum(one.incarnation for one in world.registered.values())
     # A campaign in which nothing happens proves nothing.
     assert how >= {SettledHow.APPLIED, SettledHow.FENCED, SettledHow.SURRENDERED}
-    assert served > 50 * len(CAMPAIGN_SEEDS)
-    assert terms > 2 * len(CAMPAIGN_SEEDS)
-    assert incarnations > 4 * len(CAMPAIGN_SEEDS)
+    assert served > 50 * len(seeds)
+    assert terms > 2 * len(seeds)
+    assert incarnations > 4 * len(seeds)
 
 
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize("drift_ppm", [0, 10_000])
-def test_the_drift_factor_alone_is_enough(drift_ppm):
-    for seed in range(10):
+def test_the_drift_factor_alone_is_enough(drift_ppm, seeds):
+    for seed in seeds:
         run(seed, STEPS, parts=Parts(settings=NO_MARGIN, drift_ppm=drift_ppm))
 
 
