@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 pytestmark = pytest.mark.processes
 
 ROUNDS = 1
+PAUSE_S = 0.05
+"""Between two turns of a client: that they come without a pause proves no more, and keeps the machine busy."""
 WORST = 5
 OWN = ("d.own", "d.other")
 SHARED = "d.shared"
@@ -100,7 +102,7 @@ class Load:
         )
         try:
             with self._running.connect() as cluster:
-                while not self._stop.is_set():
+                while not self._stop.wait(PAUSE_S):
                     self.heard.extend(run(cluster, text) for text in texts)
         except Exception as error:  # noqa: BLE001 a thread's failure is the test's
             self.errors.append(error)
@@ -108,7 +110,7 @@ class Load:
     def _append(self) -> None:
         try:
             with self._running.connect() as cluster:
-                while not self._stop.is_set():
+                while not self._stop.wait(PAUSE_S):
                     assert cluster.table("d.rows").append(ROWS) == ROWS.num_rows
         except Exception as error:  # noqa: BLE001 as above
             self.errors.append(error)
