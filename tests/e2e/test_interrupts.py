@@ -13,7 +13,7 @@ import pytest
 from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 
-TIMES, TIMES_LONG = 15, 150
+TIMES, TIMES_LONG = 8, 150
 LONGEST_NS = 1_500_000_000
 """A command takes about so long from its start to its end."""
 
