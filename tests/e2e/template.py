@@ -27,7 +27,14 @@ from leasehold.cli.main import main
 from leasehold.local.process import spawn
 
 ORDER_BYTES_MAX: Final = 2**18
-IMPORTED: Final = ("leasehold.cli.serve_coordinator", "leasehold.cli.serve_node", "leasehold.cli.sql")
+IMPORTED: Final = (
+    "leasehold.cli.serve_coordinator",
+    "leasehold.cli.serve_node",
+    "leasehold.cli.sql",
+    "leasehold.cli.query",
+    "pandas",  # which Arrow imports with the first rows that it handles
+    "rich.table",
+)
 """With these a process has all but what a few commands need."""
 
 
