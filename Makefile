@@ -47,13 +47,13 @@ check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 # Processes mostly wait, the rest mostly computes: five at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
-PARTS := test-processes test-spark test-core test-simulated test-documents test-rest test-scenarios test-attacks test-nodes test-benches lint test-netns
+PARTS := test-processes test-nodes test-documents test-spark test-core test-simulated test-rest test-attacks test-benches test-scenarios lint test-netns
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target $(PARTS)
 
-# How nodes come, go and come back; all else of processes is in `test-processes`.
-NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py gossip.py identity.py node_commands.py removal.py)
+# How nodes and coordinators come, go and come back; all else of processes is in `test-processes`.
+NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_in_a_leap.py discovery.py exchanged_nodes.py gossip.py hand_over.py identity.py node_commands.py node_resets.py removal.py)
 DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
