@@ -19,7 +19,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.records import Outcome
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, NotLeader, Refused
+from leasehold.errors import BadMessage, Indefinite, NotLeader, Refused
 from leasehold.ids import Term
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.lease import LEADER_ASIDE_NS
@@ -364,6 +364,23 @@ def test_a_term_that_is_over_is_not_ended_again():
             await cluster.ask(request, LeadershipEnds)
         await asyncio.sleep(5)
         assert term_of(cluster) == before + 1
+
+    simulate(scenario)
+
+
+def test_a_leader_that_was_there_before_the_cluster_does_not_deny_it_when_it_hands_over():
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        machine = the_leader(cluster)
+        old, machine.after = machine.process, lambda _request: asyncio.sleep(0.05)
+        assert old is not None
+        transferring, resigning = group.create_task(transfer(cluster)), 0
+        while not transferring.done():
+            if old.leader is None:
+                resigning += 1
+                with pytest.raises((NotLeader, Indefinite)):  # and never NotInitialised
+                    await old.call(AskStatus())
+            await asyncio.sleep(0.000_1)
+        assert resigning > 0
 
     simulate(scenario)
 

@@ -203,6 +203,7 @@ class Coordinator:
         while catalog.cluster is None:
             self._lacks_cluster = True
             catalog = await follower.reached(Revision(catalog.revision + 1))
+        self._lacks_cluster = False
         return catalog
 
     def _take_office(self, leadership: Leadership, catalog: Catalog, group: asyncio.TaskGroup) -> Leader:
