@@ -16,7 +16,7 @@ from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
 from leasehold.metastorage.causes import corrupt
 from leasehold.metastorage.contract import Compacted
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
-from leasehold.metastorage.lock import give_up_lock, take_lock
+from leasehold.metastorage.new_file import LoadedDatabase, new_file
 from leasehold.metastorage.schema import (
     COUNTED,
     IS_WHOLE,
@@ -31,7 +31,7 @@ from leasehold.metastorage.transaction import TransactionDraft, decide, written
 T = TypeVar("T")
 
 
-class ReplicaDatabase(Database):
+class ReplicaDatabase(LoadedDatabase):
     """The file. A commit is not synced: what a crash of the machine takes from its end is read from the log again."""
 
     application_id: ClassVar = REPLICA_APPLICATION_ID
@@ -53,24 +53,17 @@ class ReplicaDatabase(Database):
             raise corrupt(self.path, "a checksum is wrong")
         self.log_id, self.position = EntryId(row[0]), decode_record(LogPosition, row[1])
 
-    def load(self, rows: Sequence[CheckpointRow]) -> None:
-        """Takes some rows of a checkpoint into a new file."""
-        with self._durable():
-            self._connection.executemany(
-                self.insert, ((one.key, one.modified, one.value, one.created, one.version) for one in rows)
-            )
-
     def begin(self, log_id: EntryId, position: LogPosition, minimum: Revision) -> None:
         """Completes a new file."""
+        self.begin_at(minimum)
         with self._durable():
-            self._connection.execute("UPDATE state SET minimum = ?, swept = ?", (minimum, minimum))
             for statement in COUNTED:
                 self._connection.execute(statement)
             place = encode(position)
             self._connection.execute(
                 "INSERT INTO replica VALUES (?, ?, ?)", (log_id, place, _place_sum(log_id, place, minimum))
             )
-        self.log_id, self.position, self.minimum = log_id, position, minimum
+        self.log_id, self.position = log_id, position
 
     def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
         with self._explained():
@@ -162,26 +155,13 @@ class SqliteReplicaPlace:
     async def build(
         self, log_id: EntryId, checkpoint: LogCheckpoint | None, chunks: AsyncIterator[CheckpointChunk]
     ) -> SqliteReplica:
-        lock = take_lock(self._path)
-        try:
-            fresh = self._path.with_name(f"{FILE_NAME}.new")
-            fresh.unlink(missing_ok=True)
-            _remove_logs(fresh)
-            storage = await SqliteMetaStorage.open(fresh, limits=self.limits, kind=ReplicaDatabase)
-            try:
-                async for chunk in chunks:
-                    await storage.ask(_on_replica(_loading(chunk)))
-                position, minimum = (
-                    (BEGINNING, Revision(1)) if checkpoint is None else (checkpoint.position, checkpoint.minimum)
-                )
-                await storage.ask(_on_replica(lambda database: database.begin(log_id, position, minimum)))
-            finally:
-                await storage.close()  # which folds the write-ahead log into the file
-            _remove_logs(self._path)
-            fresh.rename(self._path)
-            _remove_logs(fresh)
-        finally:
-            give_up_lock(lock)
+        position, minimum = (
+            (BEGINNING, Revision(1)) if checkpoint is None else (checkpoint.position, checkpoint.minimum)
+        )
+        async with new_file(self._path, ReplicaDatabase, limits=self.limits) as made:
+            async for chunk in chunks:
+                await made.load(chunk.rows)
+            await made.storage.ask(_on_replica(lambda database: database.begin(log_id, position, minimum)))
         opened = await self.open()
         assert opened is not None, "it was just built"
         return opened
@@ -209,13 +189,3 @@ def _on_replica(run: Callable[[ReplicaDatabase], T]) -> Callable[[Database], T]:
 
 def _next_chunk(after: bytes, minimum: Revision) -> Callable[[ReplicaDatabase], CheckpointChunk]:
     return lambda database: database.chunk(after, minimum)
-
-
-def _loading(chunk: CheckpointChunk) -> Callable[[ReplicaDatabase], None]:
-    return lambda database: database.load(chunk.rows)
-
-
-def _remove_logs(path: Path) -> None:
-    """Deletes the logs of a database that is to be replaced: without them it is whole or damaged, never another one."""
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
