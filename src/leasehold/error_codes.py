@@ -114,6 +114,7 @@ class ErrorCode(StrEnum):
     NEWER_VERSION = auto()
     NOT_ASCENDING = auto()
     NOT_ASSIGNED = auto()
+    NOT_A_BACKUP = auto()
     NOT_A_MEMBER = auto()
     NOT_CONFIRMED = auto()
     NOT_EMPTY = auto()

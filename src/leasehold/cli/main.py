@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from leasehold.cli.backup import backup as backup_command
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
 from leasehold.cli.leader import leader as leader_commands
@@ -32,6 +33,7 @@ from leasehold.cli.options import (
     Dir,
     Gossip,
     Listen,
+    LongestLease,
     Meta,
     MetaCa,
     MetaCert,
@@ -65,6 +67,7 @@ app.add_typer(leader_commands, name="leader")
 app.add_typer(node_commands, name="node")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
+app.command("backup")(backup_command)
 
 
 def _show_version(asked: bool) -> None:
@@ -334,15 +337,7 @@ def init(
 @app.command()
 def recover(
     directory: StoppedCoordinatorDir,
-    longest_lease: Annotated[
-        str | None,
-        typer.Option(
-            "--longest-lease",
-            help="The longest lease_duration since the backup, such as 3s. The coordinator waits until leases of"
-            " the lost state have ended.",
-            show_default="600s, the longest that can be set",
-        ),
-    ] = None,
+    longest_lease: LongestLease = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Begin a new generation of the cluster from an older state of the metadata, if the newest is lost.

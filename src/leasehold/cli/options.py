@@ -45,6 +45,15 @@ NodeDir = Annotated[Path, _directory("LEASEHOLD_NODE_DIR", "The node's data.")]
 OwnDir = Annotated[Path | None, _directory("LEASEHOLD_NODE_DIR", "Its data.")]
 CoordinatorDir = Annotated[Path | None, _directory("LEASEHOLD_COORDINATOR_DIR", "Its data.")]
 StoppedCoordinatorDir = Annotated[Path, _directory("LEASEHOLD_COORDINATOR_DIR", "The coordinator's data.")]
+LongestLease = Annotated[
+    str | None,
+    typer.Option(
+        "--longest-lease",
+        help="The longest lease_duration since the backup, such as 3s. The coordinator waits until leases of the lost"
+        " state have ended.",
+        show_default="600s, the longest that can be set",
+    ),
+]
 Listen = Annotated[
     str | None,
     typer.Option(

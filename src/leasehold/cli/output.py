@@ -263,6 +263,19 @@ class RowsReadLine(ProgressLine):
             self.show(f"{rows:,} of {of:,} rows read")
 
 
+class KeysLine(ProgressLine):
+    """How many keys of a meta storage were read or written; only on a terminal."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(PROGRESS_SHOWN_NS)
+        self._what = what
+
+    def update(self, keys: int, of: int) -> None:
+        """Shows the present state, now and then."""
+        if self._terminal:
+            self.show(f"{keys:,} of {max(keys, of):,} keys {self._what}")
+
+
 class Countdown(Line):
     """The nodes that a statement waits for, and for how long at most."""
 

@@ -16,11 +16,13 @@ from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
 from leasehold.client.threads import THREADS, Refresh
 from leasehold.core.data.asking import Asking, Told
+from leasehold.core.data.backup import BackupTarget, take_backup
 from leasehold.core.data.coordinator_client import CoordinatorClient, CoordinatorRole
 from leasehold.core.data.known import Known
 from leasehold.core.data.leadership_transfer import NewLeader, transfer_leadership
 from leasehold.core.data.node_removal import remove_node
 from leasehold.core.data.statement_calls import run_statement
+from leasehold.core.recovery.backup import BackupFacts
 from leasehold.core.words.messages import (
     AbortTransaction,
     AgreeCutoff,
@@ -323,6 +325,13 @@ class Coordinators:
         """
         assert successor is None or successor in self.addresses
         return run(transfer_leadership(self._client, successor, self.asking))
+
+    def backup(self, target: BackupTarget, on_progress: Callable[[int, int], None] = lambda *_: None) -> BackupFacts:
+        """Writes the meta storage at its present revision to a target, such as `client.backup.backup_file`.
+
+        `on_progress` gets the number of keys so far, and about how many there are. Raises `Refused` (COMPACTED, BUSY).
+        """
+        return run(take_backup(self._client, self.asking, target, on_progress))
 
     def barriers(self) -> list[KnownBarrier]:
         """Every barrier that proceeded for the statements still known, in their order."""

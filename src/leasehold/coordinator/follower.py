@@ -6,6 +6,7 @@ was told before the request was sent, revoked rights among it (INV-READ-1).
 | request | answer |
 | --- | --- |
 | which cluster it is; SHOW, DESCRIBE; a table, a view, barriers of statements, the plan of a scan | from the catalog |
+| a backup | the meta storage at the revision of the catalog |
 | a challenge | the proof of the cluster key |
 | all else, and SHOW of what only a leader knows | NOT_LEADER, with the leader that was seen last |
 """
@@ -17,6 +18,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import NoReturn
 
+from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.stored_catalog import check_format, read_catalog
@@ -29,7 +31,15 @@ from leasehold.core.questions.catalog import answer, is_large, tells_alone
 from leasehold.core.questions.lookups import LookUp, looked_up
 from leasehold.core.questions.rows import pages
 from leasehold.core.words import keys
-from leasehold.core.words.messages import ChallengeCoordinator, ClusterFacts, Execute, Message, PlanScan, WhoAreYou
+from leasehold.core.words.messages import (
+    AskBackup,
+    ChallengeCoordinator,
+    ClusterFacts,
+    Execute,
+    Message,
+    PlanScan,
+    WhoAreYou,
+)
 from leasehold.core.words.records import ClusterRecord
 from leasehold.errors import Indefinite, NotLeader
 from leasehold.ids import Revision, Term
@@ -52,12 +62,14 @@ class Follower:
         storage: MetaStorage,
         membership: Membership,
         threads: Threads,
+        backups: Backups,
         not_leading: NotLeading,
         before: Catalog | None = None,
     ) -> None:
         self._storage = storage
         self._membership = membership
         self._threads = threads
+        self._backups = backups
         self._not_leading = not_leading
         self._catalog = before
         self._moved = asyncio.Event()
@@ -113,7 +125,7 @@ class Follower:
             case PlanScan(rewrite=rewrite):
                 return not rewrite  # what is worth rewriting takes long to find out
             case _:
-                return isinstance(request, ChallengeCoordinator | WhoAreYou | LookUp)
+                return isinstance(request, AskBackup | ChallengeCoordinator | WhoAreYou | LookUp)
 
     async def call(self, request: Message) -> Message:
         """Answers a request. Raises `NotLeader` if only the leader can, and the error for the peer."""
@@ -135,6 +147,11 @@ class Follower:
             case Execute():
                 async for page in self._shown(request, catalog):
                     yield page
+            case AskBackup():
+                check_request(request, catalog)
+                async with aclosing(self._backups.serve(catalog)) as pages_of_it:
+                    async for page in pages_of_it:
+                        yield page
             case _ if isinstance(request, LookUp):
                 check_request(request, catalog)
                 yield looked_up(request, catalog)

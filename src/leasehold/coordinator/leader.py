@@ -1,14 +1,15 @@
 """A leader: everything that exists for one term, and the requests that it answers."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.data.queries import Queries
 from leasehold.coordinator.data.transactions import WriteTransactions
 from leasehold.coordinator.nodes.leases import Leasing
@@ -71,8 +72,10 @@ class Leader:
         seen: Callable[[str], str],
         membership: Membership,
         me: CoordinatorRecord,
+        backups: Backups,
     ) -> None:
         self._membership = membership
+        self._backups = backups
         assert catalog.cluster is not None
         assert catalog.settings is not None
         assert catalog.largest_lease is not None
@@ -253,14 +256,14 @@ class Leader:
             case messages.TransferLeadership():
                 return self._hand_over(request)
             case messages.RemoveNode():
-                async with contextlib.aclosing(self.stream(request)) as answers:
+                async with aclosing(self.stream(request)) as answers:
                     async for answer in answers:
                         if isinstance(answer, messages.NodeRemoved):
                             return answer
                 raise Indefinite("the removal was interrupted", hint="ask again")
             case messages.Execute() | messages.AskOutcome():
                 # Most statements end within milliseconds. Otherwise this is the first message about its progress.
-                async with contextlib.aclosing(self.stream(request)) as answers:
+                async with aclosing(self.stream(request)) as answers:
                     return await anext(answers)
             case _:
                 raise BadMessage(f"not a request: {type(request).__name__}")
@@ -279,7 +282,12 @@ class Leader:
             case messages.AskSnapshot():
                 catalog = self._writer.catalog
                 check_speaker(request, catalog)
-                async with contextlib.aclosing(self._snapshots.serve(request, catalog)) as pages:
+                async with aclosing(self._snapshots.serve(request, catalog)) as pages:
+                    async for message in pages:
+                        yield message
+            case messages.AskBackup():
+                check_request(request, self._writer.catalog)
+                async with aclosing(self._backups.serve(self._writer.catalog)) as pages:
                     async for message in pages:
                         yield message
             case messages.RemoveNode():

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.follower import Follower
 from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
@@ -74,6 +75,7 @@ class Coordinator:
         self._storage = storage
         self._clock = clock
         self._settings = settings
+        backups = Backups(storage, clock.now_ns)
         self._new_leader = partial(
             Leader,
             storage=storage,
@@ -84,8 +86,9 @@ class Coordinator:
             grantor=grantor,
             seen=seen,
             membership=self.membership,
+            backups=backups,
         )
-        self._new_follower = partial(Follower, storage, self.membership, threads, self._does_not_lead)
+        self._new_follower = partial(Follower, storage, self.membership, threads, backups, self._does_not_lead)
         self._leadership: Leadership | None = None
         self._leader: Leader | None = None
         self._follower: Follower | None = None

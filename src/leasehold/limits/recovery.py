@@ -13,6 +13,10 @@ RECOVERY_PROGRESS_NS: Final = 500 * MILLISECOND_NS
 """How often a recovering node reports progress."""
 SNAPSHOTS_AT_ONCE: Final = 4
 """Nodes that take a snapshot from a leader at the same time; others are refused as BUSY and ask again."""
+BACKUPS_AT_ONCE: Final = 2
+"""Clients that take a backup from a coordinator at the same time; others are refused as BUSY."""
+BACKUP_TRIES_MAX: Final = 3
+"""How often a client begins a backup that is overtaken by compaction."""
 RECOVERY_WHY_CHARACTERS_MAX: Final = 200
 """Of the reason that a node gives for its recovery case, as it is shown."""
 RECOVERY_LEFT_MAX_NS: Final = 7 * 24 * 3600 * SECOND_NS

@@ -58,6 +58,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("node remove 1 --dir {nothing}", {*WIRE, "sqlite3"}),
         ("node reset --dir {nothing}", {"asyncio", "sqlite3"}),
         ("recover --dir {nothing}", {"asyncio", "sqlite3"}),
+        ("backup {made} --dir {nothing}", WIRE),
         ("vault show --dir {nothing}", {"sqlite3"}),
         ("coordinator --dir {file}", {*WIRE, *SERVES, "sqlglot", "sqlite3"}),
         ("node start --dir {nothing}", {*WIRE, *ARROW, *SERVES - {"argon2"}, "sqlite3"}),

@@ -5,7 +5,7 @@ it is compacted at a later one with the same contents, each from the key after t
 meanwhile. The count and the digest are those of the items that were sent.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 
 from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, same_as
@@ -13,7 +13,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
 from leasehold.core.words.digest import digest_bytes, item_digest
 from leasehold.core.words.messages import AskSnapshot, Message, SnapshotBegin, SnapshotEnd, SnapshotPage
-from leasehold.core.words.operations import Change, Page
+from leasehold.core.words.operations import Change, KeyValue, Page
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import LineageHash, NodeId, Revision
@@ -23,11 +23,53 @@ from leasehold.metastorage.contract import Compacted, MetaStorage
 
 
 class _Place:
-    """One of the SNAPSHOTS_AT_ONCE places. A snapshot that has lost its place ends."""
+    """One of the places. A stream that has lost its place ends."""
 
     def __init__(self) -> None:
         self.sent_ns: int | None = None
-        """Since when a message waits for its node; None if none does."""
+        """Since when a message waits for its taker; None if none does."""
+
+
+class SendingPlaces:
+    """Places for streams that read the whole meta storage, one for each taker; `what` says what takers do."""
+
+    def __init__(self, at_once: int, what: str, now_ns: Callable[[], int]) -> None:
+        self._at_once = at_once
+        self._what = what
+        self._now_ns = now_ns
+        self._places: dict[Hashable, _Place] = {}
+
+    async def send(self, taker: Hashable, messages: AsyncGenerator[Message, None]) -> AsyncGenerator[Message, None]:
+        """The messages, for a taker that gets a place; an older stream for the same one ends. Raises `Refused` with
+        code BUSY."""
+        async with aclosing(messages):
+            if taker not in self._places and len(self._places) >= self._at_once:
+                self._end_slow()
+            if taker not in self._places and len(self._places) >= self._at_once:
+                raise Refused(f"{self._at_once} {self._what} at this moment", code=ErrorCode.BUSY, hint="ask again")
+            place = self._places[taker] = _Place()
+            try:
+                async for message in messages:
+                    self._check_has(taker, place)
+                    place.sent_ns = self._now_ns()
+                    yield message
+                    self._check_has(taker, place)
+                    place.sent_ns = None
+            finally:
+                if self._places.get(taker) is place:
+                    del self._places[taker]
+
+    def _end_slow(self) -> None:
+        """Takes their places from those that have not taken a page for RETENTION_HOLD_NS."""
+        overdue_ns = self._now_ns() - RETENTION_HOLD_NS
+        for taker, place in list(self._places.items()):
+            if place.sent_ns is not None and place.sent_ns <= overdue_ns:
+                del self._places[taker]
+
+    def _check_has(self, taker: Hashable, place: _Place) -> None:
+        if self._places.get(taker) is not place:
+            text = "this stream was taken too slowly, or has been asked for again"
+            raise Refused(text, code=ErrorCode.BUSY, hint="ask again")
 
 
 class Snapshots:
@@ -39,84 +81,57 @@ class Snapshots:
         self._storage = storage
         self._retaining = retaining
         self._live_keys = live_keys
-        self._now_ns = now_ns
-        self._places: dict[NodeId, _Place] = {}
+        self._places = SendingPlaces(SNAPSHOTS_AT_ONCE, "nodes take a snapshot", now_ns)
 
-    async def serve(self, request: AskSnapshot, catalog: Catalog) -> AsyncGenerator[Message, None]:
+    def serve(self, request: AskSnapshot, catalog: Catalog) -> AsyncGenerator[Message, None]:
         """A snapshot of `catalog`'s revision, for a node whose request is valid. Raises `Refused` with code BUSY."""
-        if request.node not in self._places and len(self._places) >= SNAPSHOTS_AT_ONCE:
-            self._end_slow()
-        if request.node not in self._places and len(self._places) >= SNAPSHOTS_AT_ONCE:
-            text = f"{SNAPSHOTS_AT_ONCE} nodes take a snapshot at this moment"
-            raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again")
-        revision, lineage = catalog.revision, catalog.lineage
-        self._retaining.hold(request.node, revision)
-        place = self._places[request.node] = _Place()  # an older one of that node ends
-        try:
-            async with aclosing(self._messages(request.node, revision, lineage)) as messages:
-                async for message in messages:
-                    self._check_has(request.node, place)
-                    place.sent_ns = self._now_ns()
-                    yield message
-                    self._check_has(request.node, place)
-                    place.sent_ns = None
-        finally:
-            if self._places.get(request.node) is place:
-                del self._places[request.node]
-
-    def _end_slow(self) -> None:
-        """Takes their places from nodes that have not taken a page for RETENTION_HOLD_NS."""
-        overdue_ns = self._now_ns() - RETENTION_HOLD_NS
-        for node, place in list(self._places.items()):
-            if place.sent_ns is not None and place.sent_ns <= overdue_ns:
-                del self._places[node]
-
-    def _check_has(self, node: NodeId, place: _Place) -> None:
-        if self._places.get(node) is not place:
-            text = f"node {node} has asked for another snapshot, or was too slow to take this one"
-            raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again")
+        messages = self._messages(request.node, catalog.revision, catalog.lineage)
+        return self._places.send(request.node, messages)
 
     async def _messages(self, node: NodeId, revision: Revision, lineage: LineageHash) -> AsyncGenerator[Message, None]:
+        self._retaining.hold(node, revision)
         yield SnapshotBegin(revision=revision, keys=self._live_keys())
         count, digest = 0, 0
-        async for items in self._pages(node, revision):
-            count += len(items)
-            for item in items:
-                assert item.value is not None, "a range shows what is there"
-                digest ^= item_digest(item.key, item.value)
-            yield SnapshotPage(items=items)
-        yield SnapshotEnd(revision=revision, lineage=lineage, keys=count, digest=digest_bytes(digest))
-
-    async def _pages(self, node: NodeId, revision: Revision) -> AsyncGenerator[tuple[Change, ...], None]:
-        start: bytes | None = keys.WATCH_START
-        at = revision
-        while start is not None:
-            page = await self._page(start, revision, at)
-            at = page.revision
-            items: list[Change] = []
-            size = 0
-            for item in page.items:
-                items.append(Change(item.key, item.value))
-                size += len(item.key) + len(item.value) + CHANGE_FRAMING_BYTES
-                if size >= SNAPSHOT_PAGE_BYTES_MAX:
-                    self._retaining.renew(node)
-                    yield tuple(items)
-                    items, size = [], 0
-            if items:
-                self._retaining.renew(node)
-                yield tuple(items)
-            start = page.next_start
-
-    async def _page(self, start: bytes, revision: Revision, at: Revision) -> Page:
         try:
-            while True:
-                try:
-                    with reading_the_store():
-                        return await self._storage.range(start, keys.WATCH_END, revision=at, limit=RANGE_PAGE_MAX)
-                except Compacted as compacted:
-                    with reading_the_store():
-                        at = await same_as(self._storage, revision, compacted)
+            async with aclosing(range_at(self._storage, revision)) as parts:
+                async for part in parts:
+                    self._retaining.renew(node)
+                    count += len(part)
+                    for item in part:
+                        digest ^= item_digest(item.key, item.value)
+                    yield SnapshotPage(items=tuple(Change(item.key, item.value) for item in part))
         except Compacted as error:
             # Compacted by another leader, or by hand.
             text = f"revision {revision} was compacted while it was sent: the oldest kept is {error.minimum}"
             raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again") from error
+        yield SnapshotEnd(revision=revision, lineage=lineage, keys=count, digest=digest_bytes(digest))
+
+
+async def range_at(storage: MetaStorage, revision: Revision) -> AsyncGenerator[list[KeyValue], None]:
+    """The watched range at a revision, in parts that fit into a message. Raises `Compacted`."""
+    start: bytes | None = keys.WATCH_START
+    at = revision
+    while start is not None:
+        page = await _part_at(storage, start, revision, at)
+        at = page.revision
+        items: list[KeyValue] = []
+        size = 0
+        for item in page.items:
+            items.append(item)
+            size += len(item.key) + len(item.value) + CHANGE_FRAMING_BYTES
+            if size >= SNAPSHOT_PAGE_BYTES_MAX:
+                yield items
+                items, size = [], 0
+        if items:
+            yield items
+        start = page.next_start
+
+
+async def _part_at(storage: MetaStorage, start: bytes, revision: Revision, at: Revision) -> Page:
+    while True:
+        try:
+            with reading_the_store():
+                return await storage.range(start, keys.WATCH_END, revision=at, limit=RANGE_PAGE_MAX)
+        except Compacted as compacted:
+            with reading_the_store():
+                at = await same_as(storage, revision, compacted)

@@ -46,7 +46,7 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
                 _check_appended(user, record.table, catalog)
                 if replaces and record.table in catalog.tables:
                     need(user, Right.DROP, path_of(catalog.tables[record.table]), catalog)
-        case messages.RemoveNode() | messages.TransferLeadership() | messages.AskReceipts():
+        case messages.RemoveNode() | messages.TransferLeadership() | messages.AskReceipts() | messages.AskBackup():
             need(user, Right.ALTER, (CLUSTER,), catalog)
         case messages.Execute() | messages.AskOutcome() | messages.AbortTransaction():
             pass

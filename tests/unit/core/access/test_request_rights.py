@@ -6,6 +6,7 @@ from leasehold.core.access.request_rights import check_append, check_read, check
 from leasehold.core.access.rights import CLUSTER, check_administrator, check_question
 from leasehold.core.words.messages import (
     AbortTransaction,
+    AskBackup,
     AskOutcome,
     AskReceipts,
     AskStatus,
@@ -90,6 +91,7 @@ REQUESTS = [
     ),
     (asks(RemoveNode, name="n1"), [(ALTER, CLUSTER)]),
     (asks(TransferLeadership, term=1), [(ALTER, CLUSTER)]),
+    (asks(AskBackup), [(ALTER, CLUSTER)]),
     (AskReceipts(after=0, limit=1, login=TOKEN), [(ALTER, CLUSTER)]),
 ]
 

@@ -8,9 +8,11 @@ from typing import Final, TypeAlias
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Failure
 from leasehold.core.words.messages.clients import (
+    AskBackup,
     AskOutcome,
     AskReceipts,
     AskStatus,
+    BackupPage,
     ClusterStatus,
     Execute,
     KnownBarrier,
@@ -111,6 +113,7 @@ OfMember: TypeAlias = Allocate | Join | AskIncarnation | ReportCoordinator
 """Requests that prove that their sender has the cluster key."""
 _Joins: TypeAlias = OfMember | AllocateAnswer | JoinAnswer | JoinWait | NewestIncarnation | CoordinatorReported
 _Snapshots: TypeAlias = AskSnapshot | SnapshotBegin | SnapshotPage | SnapshotEnd
+_Backups: TypeAlias = AskBackup | BackupPage
 _Sessions: TypeAlias = OpenSession | SessionOpened | Watched | WatchFailed
 _Leases: TypeAlias = Renewal | Grant | RenewalRefused | Surrender | SurrenderAccepted
 _Recoveries: TypeAlias = RecoveryFinished | RecoveryAccepted | RecoveryBehind | RecoveryProgress
@@ -125,7 +128,7 @@ _Plans: TypeAlias = PlanScan | ScanPlan | PlanQuery | QueryPlan | AgreeCutoff | 
 _Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | FlightCaller
 _Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark
 _OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Recoveries | _Reports
-_OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Relations | _Writes | _Plans
+_OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Backups | _Relations | _Writes | _Plans
 Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Streams
 """Everything that may travel on its own."""
 

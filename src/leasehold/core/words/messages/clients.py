@@ -1,7 +1,7 @@
 """What clients ask and hear."""
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
-from leasehold.core.words.records import BarrierReceipt, Outcome, SettledNode, Waited
+from leasehold.core.words.records import BarrierReceipt, CheckpointRow, Outcome, SettledNode, Waited
 from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term
 
 
@@ -240,6 +240,21 @@ class TransferLeadership(ClientRequest, frozen=True, kw_only=True, tag="transfer
 
 class LeadershipEnds(BaseMessage, frozen=True, kw_only=True, tag="leadership-ends/1"):
     """The term that was to end has ended, or ends now."""
+
+
+class AskBackup(ClientRequest, frozen=True, kw_only=True, tag="ask-backup/1"):
+    """Asks any coordinator for the whole meta storage at one revision, for a file.
+
+    The answer is a stream: `SnapshotBegin`, pages in key order, `SnapshotEnd`.
+    """
+
+    cluster_id: ClusterId | None
+
+
+class BackupPage(BaseMessage, frozen=True, kw_only=True, tag="backup-page/1"):
+    """The next keys of a backup as they stand (`core.recovery.backup`); at most about SNAPSHOT_PAGE_BYTES_MAX."""
+
+    rows: tuple[CheckpointRow, ...]
 
 
 class NodeRemoved(BaseMessage, frozen=True, kw_only=True, tag="node-removed/1"):
