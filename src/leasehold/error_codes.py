@@ -107,6 +107,7 @@ class ErrorCode(StrEnum):
     LEADS_ALREADY = auto()
     LOCKED = auto()
     MESSAGE_TOO_LARGE = auto()
+    META_STORAGE_EXISTS = auto()
     NAME_TAKEN = auto()
     NARROWING = auto()
     NEEDS_DEFAULT = auto()

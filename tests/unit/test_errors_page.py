@@ -16,6 +16,7 @@ from leasehold.errors import ExitCode, LeaseholdError, Refused
 from leasehold.metastorage.contract import Compacted, FutureRevision, LeadershipLost
 from leasehold.metastorage.log.bootstrap import OtherLog, StoreSetBack
 from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuitable
+from leasehold.metastorage.restore_target import MetaStorageExists
 
 SOURCE = Path(leasehold.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -24,7 +25,7 @@ KINDS = {
     one.__name__: one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, LeaseholdError)
 }
 OWN_CODES = [one for one in KINDS.values() if one is not LeaseholdError]
-OWN_CODES += [Compacted, Diverged, FutureRevision, LeadershipLost, OtherLog]
+OWN_CODES += [Compacted, Diverged, FutureRevision, LeadershipLost, MetaStorageExists, OtherLog]
 OWN_CODES += [StoreDenied, StoreFull, StoreSetBack, StoreUnsuitable]
 KINDS |= {"Reject": Refused, "RenewalRefused": Refused}  # messages that become a `Refused` of the same code
 

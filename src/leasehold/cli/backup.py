@@ -1,4 +1,4 @@
-"""`leasehold backup`."""
+"""`leasehold backup` and `leasehold restore`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,16 @@ import typer
 from leasehold.cli.options import (
     DEFAULT_DIR,
     Asking,
+    CoordinatorDir,
     Dir,
+    LongestLease,
+    Meta,
+    MetaCa,
+    MetaCert,
+    MetaKey,
+    MetaPasswordFile,
+    MetaQuota,
+    MetaUser,
     Out,
     User,
 )
@@ -32,3 +41,44 @@ def backup(
     from leasehold.cli.backup_file import write_backup
 
     write_backup(directory, user, file, force=force, timeout=timeout, output=output)
+
+
+def restore(
+    file: BackupFile,
+    *,
+    directory: CoordinatorDir = None,
+    meta: Meta = None,
+    meta_ca: MetaCa = None,
+    meta_cert: MetaCert = None,
+    meta_key: MetaKey = None,
+    meta_user: MetaUser = None,
+    meta_password_file: MetaPasswordFile = None,
+    meta_quota: MetaQuota = None,
+    newest: Annotated[
+        bool,
+        typer.Option(
+            "--newest", help="Nothing has changed since the backup: go on without a new generation of the cluster."
+        ),
+    ] = False,
+    longest_lease: LongestLease = None,
+    timeout: Asking = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Write a backup into the directory of a coordinator, or into a store that coordinators share.
+
+    Neither may hold a meta storage yet. The cluster goes on as of the backup: each change since then is undone. It
+    begins a new generation, as with `leasehold recover`.
+    """
+    from leasehold.cli.restore import restore as run
+
+    given = {
+        "dir": directory,
+        "meta": meta,
+        "meta_ca": meta_ca,
+        "meta_cert": meta_cert,
+        "meta_key": meta_key,
+        "meta_user": meta_user,
+        "meta_password_file": meta_password_file,
+        "meta_quota": meta_quota,
+    }
+    run(file, given, newest=newest, longest_lease=longest_lease, timeout=timeout, output=output)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from leasehold.cli.backup import backup as backup_command
+from leasehold.cli.backup import restore as restore_command
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
 from leasehold.cli.leader import leader as leader_commands
@@ -68,6 +69,7 @@ app.add_typer(node_commands, name="node")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
 app.command("backup")(backup_command)
+app.command("restore")(restore_command)
 
 
 def _show_version(asked: bool) -> None:

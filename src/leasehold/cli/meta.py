@@ -3,11 +3,10 @@
 import logging
 
 from leasehold.cli.config import CoordinatorConfig
+from leasehold.cli.shared_store import shared_store
 from leasehold.coordinator.runtime import open_patiently
 from leasehold.metastorage.contract import MetaStorage
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
 from leasehold.metastorage.etcd.releases import release_warnings
-from leasehold.metastorage.etcd.store import EtcdStore
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
 from leasehold.metastorage.log.storage import ReplicatedMetaStorage
@@ -23,17 +22,9 @@ async def open_meta_storage(config: CoordinatorConfig, clock: Clock) -> MetaStor
     location = config.meta
     if location is None:
         return await SqliteMetaStorage.open(config.directory / FILE_NAME)
-    access = EtcdAccess(
-        endpoints=location.endpoints,
-        ca_file=config.meta_ca,
-        certificate_file=config.meta_cert,
-        key_file=config.meta_key,
-        user=config.meta_user,
-        password_file=config.meta_password_file,
-    )
 
     async def open_shared() -> MetaStorage:
-        store = EtcdStore(EtcdClient(access, clock), location.name, clock, quota_bytes=config.meta_quota)
+        store = shared_store(config, location, clock)
         try:
             for warning in release_warnings(await store.members()):
                 log.warning("%s", warning)

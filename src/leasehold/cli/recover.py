@@ -18,7 +18,7 @@ from leasehold.wire.clock import BoottimeClock
 def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
     """Raises `NotFound` with code NO_META_STORAGE, `BadDirectory` while a coordinator runs there,
     `Corrupt`, `NotInitialised`, `BadSettings`."""
-    longest_ns = _read_longest_ns(longest_lease)
+    longest_ns = read_longest_ns(longest_lease)
     path = directory / FILE_NAME
     if not path.is_file():
         below = directory / COORDINATOR
@@ -44,6 +44,11 @@ def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
         return
     say(f"cluster {begun.cluster.cluster_id} continues as generation {begun.cluster.generation}")
     say(f"it keeps the state up to revision {origin.revision} and {len(begun.nodes)} nodes")
+    tell_next(begun)
+
+
+def tell_next(begun: BegunGeneration) -> None:
+    """Says what to do after a new generation has begun."""
     note(
         f"what to do next: start the coordinator, then the nodes; for up to {begun.longest_lease_ns / SECOND_NS:g} s it"
         " waits for leases of the lost state (--longest-lease); a node with later changes ends with BEYOND_RECOVERY and"
@@ -61,7 +66,8 @@ async def _begin(path: Path, longest_ns: int) -> BegunGeneration:
         await storage.close()
 
 
-def _read_longest_ns(text: str | None) -> int:
+def read_longest_ns(text: str | None) -> int:
+    """A value of `--longest-lease`; the longest lease there can be without one. Raises `BadSettings`."""
     if text is None:
         return LEASE_DURATION_MAX_NS
     longest_ns = read_duration_ns("--longest-lease", text)

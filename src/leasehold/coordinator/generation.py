@@ -7,6 +7,7 @@ import msgspec
 
 from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.coordinator.upkeep.scrub import decode
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.generations import raised, raised_leader
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record, encode
@@ -36,21 +37,27 @@ async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_n
         raise NotInitialised("this meta storage holds no cluster", hint="restore a backup of the right directory")
     for shelf in (catalog.segments, catalog.replaced):
         decode(shelf, shelf)  # finds damage now, while another backup can be taken
-    next_one = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
-    lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, next_one.changes))
+    begun, changes = next_generation(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
     found = await storage.get(keys.LEADER)
-    leaders = [] if found is None else [_raised(found, catalog.cluster, next_one.cluster)]
-    txn = Txn(
-        compares=(*leadership.fence(), ValueIs(keys.LINEAGE, catalog.lineage)),
-        then=(*next_one.changes, lineage, *leaders),
-    )
+    leaders = [] if found is None else [_raised(found, catalog.cluster, begun.cluster)]
+    txn = Txn(compares=(*leadership.fence(), ValueIs(keys.LINEAGE, catalog.lineage)), then=(*changes, *leaders))
     if not (await storage.txn(txn)).succeeded:
         raise LeadershipLost("another coordinator leads", hint="stop every coordinator first")
-    return BegunGeneration(
+    return begun
+
+
+def next_generation(
+    catalog: Catalog, *, wall_s: int, longest_lease_ns: int
+) -> tuple[BegunGeneration, tuple[Change, ...]]:
+    """The generation after that of the catalog, and the changes of the revision that begins it. Raises as `raised`."""
+    next_one = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
+    lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, next_one.changes))
+    begun = BegunGeneration(
         cluster=next_one.cluster,
         longest_lease_ns=next_one.longest_lease_ns,
         nodes=tuple(sorted(one.name for one in catalog.nodes.values() if not one.removed)),
     )
+    return begun, (*next_one.changes, lineage)
 
 
 async def check_history(storage: MetaStorage) -> None:

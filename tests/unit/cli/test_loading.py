@@ -59,6 +59,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("node reset --dir {nothing}", {"asyncio", "sqlite3"}),
         ("recover --dir {nothing}", {"asyncio", "sqlite3"}),
         ("backup {made} --dir {nothing}", WIRE),
+        ("restore {file} --dir {made}", {*WIRE, "sqlite3"}),
         ("vault show --dir {nothing}", {"sqlite3"}),
         ("coordinator --dir {file}", {*WIRE, *SERVES, "sqlglot", "sqlite3"}),
         ("node start --dir {nothing}", {*WIRE, *ARROW, *SERVES - {"argon2"}, "sqlite3"}),

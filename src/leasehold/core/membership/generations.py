@@ -60,14 +60,7 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
     assert counters is not None
     assert settings is not None
     assert catalog.largest_lease is not None
-    began = _began(cluster)
-    if wall_s <= began:
-        raise Refused(
-            f"the clock of this machine shows {wall_s} s since 1970, but the generation of the cluster began at"
-            f" {began} or later",
-            code=ErrorCode.CLOCK_SET_BACK,
-            hint="set the clock, then run the command again",
-        )
+    check_clock(cluster, wall_s)
     generation = Generation(wall_s)
     origin = GenerationOrigin(
         generation=generation, left=cluster.generation, revision=catalog.revision, lineage=catalog.lineage
@@ -95,6 +88,18 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
     return Raised(cluster=begun, changes=changes, longest_lease_ns=longest_ns)
 
 
+def check_clock(cluster: ClusterRecord, wall_s: int) -> None:
+    """Raises `Refused` with code CLOCK_SET_BACK unless the wall clock shows a time after the cluster's generation."""
+    began = _began(cluster)
+    if wall_s <= began:
+        raise Refused(
+            f"the clock of this machine shows {wall_s} s since 1970, but the generation of the cluster began at"
+            f" {began} or later",
+            code=ErrorCode.CLOCK_SET_BACK,
+            hint="set the clock, then run the command again",
+        )
+
+
 def jump_to(cluster: ClusterRecord, generation: Generation) -> int:
     """How far numbers jump to a generation: two that began after the same one have none in common."""
     return GENERATION_GAP + (generation - _began(cluster)) * NUMBERS_PER_SECOND
@@ -108,6 +113,13 @@ def _began(cluster: ClusterRecord) -> int:
 def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Generation) -> LeaderRecord:
     """The leader record that goes with it: the next term is above all that the lost history may have seen."""
     return msgspec.structs.replace(record, generation=generation, term=Term(record.term + jump_to(before, generation)))
+
+
+def restored_leader(record: LeaderRecord, before: ClusterRecord, after: ClusterRecord, wall_s: int) -> LeaderRecord:
+    """The leader record of a meta storage that is restored at `wall_s`: nobody leads, and the next term is new even if
+    terms have begun since the backup and have left no other trace."""
+    term = raised_leader(record, before, Generation(wall_s)).term
+    return LeaderRecord(generation=after.generation, term=term, holder="", beat=0, duration_ns=0)
 
 
 def _closed(node: NodeRecord, jump: int) -> NodeRecord:

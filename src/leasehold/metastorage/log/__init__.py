@@ -9,5 +9,6 @@
 | `commands`, `append` | what waits to be appended; an append until it is known whether it happened |
 | `campaign` | elections and beats |
 | `upkeep` | checkpoints, trimming, orphans, the quota |
+| `restore_target` | a new log from a backup |
 | `storage` | all of them as a `MetaStorage` |
 """

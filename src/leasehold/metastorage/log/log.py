@@ -45,6 +45,7 @@ from leasehold.limits.log import (
 )
 from leasehold.metastorage.log.store import MISSING, LogStore, Swap
 
+LOG: Final = "log"
 FORMAT: Final = "log/format"
 HEAD: Final = "log/head"
 LEADER: Final = "log/leader"
@@ -109,6 +110,24 @@ class Log:
             raise Corrupt("the store holds a log without its format", hint="choose another name for the cluster")
         return found
 
+    async def is_empty(self) -> bool:
+        """Whether there is no log at all. Chunks and parts that nothing names do not count."""
+        return not await self.store.page(LOG, limit=1) and not await self.store.page(ENTRIES, limit=1)
+
+    async def begin(
+        self, log_id: EntryId, checkpoint: LogCheckpoint, leader: LeaderRecord, first: DraftEntry | None
+    ) -> bool:
+        """Makes a log that begins with a checkpoint, whose chunks are there, and the entry after it; in one swap, which
+        may be tried again. False if another log is there."""
+        head = checkpoint.position if first is None else first.position
+        fresh = LogFormatRecord(format_version=LOG_FORMAT_VERSION, log_id=log_id)
+        puts = {FORMAT: encode(fresh), HEAD: encode(head), CHECKPOINT: encode(checkpoint)}
+        puts |= {LEADER: encode(leader), TERM: encode(leader)}
+        if first is not None:
+            puts[entry_key(first.entry.number)] = encode(await self._stored(first))
+        versions = await self.store.swap(Swap(unchanged=dict.fromkeys(puts, MISSING), puts=puts))
+        return versions is not None or await self.log_id() == log_id
+
     async def log_id(self) -> EntryId | None:
         """The id of the log, None if there is none."""
         found = await self.store.get(FORMAT)
@@ -152,17 +171,19 @@ class Log:
     async def append(self, draft: DraftEntry, after: LogHead, fence: LogFence | None) -> LogHead | None:
         """One try. None if the head is not `after` any more, or another term has begun: then this try never happens.
         Raises `Indefinite` if it may have happened, or may happen yet."""
-        entry = draft.entry
-        if len(draft.body) <= LOG_ENTRY_INLINE_BYTES_MAX:
-            stored = msgspec.structs.replace(entry, body=draft.body)
-        else:
-            stored = msgspec.structs.replace(entry, parts=await self._write_parts(draft))
+        entry, stored = draft.entry, await self._stored(draft)
         unchanged = {HEAD: after.version, entry_key(entry.number): MISSING}
         if fence is not None:
             unchanged[TERM] = fence.version
         puts = {HEAD: encode(draft.position), entry_key(entry.number): encode(stored)}
         versions = await self.store.swap(Swap(unchanged=unchanged, puts=puts))
         return None if versions is None else LogHead(draft.position, versions[HEAD])
+
+    async def _stored(self, draft: DraftEntry) -> LogEntry:
+        """The entry as it is stored, once the parts of its body are."""
+        if len(draft.body) <= LOG_ENTRY_INLINE_BYTES_MAX:
+            return msgspec.structs.replace(draft.entry, body=draft.body)
+        return msgspec.structs.replace(draft.entry, parts=await self._write_parts(draft))
 
     async def entry(self, number: int) -> LogEntry | None:
         """One entry without its parts, None if it is not there."""

@@ -7,7 +7,14 @@ from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.admission import Admit, JoinerHistory, decide_join
-from leasehold.core.membership.generations import end_of, generation_of, is_beyond, raised, raised_leader
+from leasehold.core.membership.generations import (
+    end_of,
+    generation_of,
+    is_beyond,
+    raised,
+    raised_leader,
+    restored_leader,
+)
 from leasehold.core.membership.identity import CAPABILITIES, hash_secret
 from leasehold.core.membership.rejections import Reject
 from leasehold.core.words import keys
@@ -74,6 +81,15 @@ def test_terms_of_the_lost_history_lie_below_the_next_one():
     record = LeaderRecord(generation=1, term=9, holder="c1", beat=3, duration_ns=5)
     after = raised_leader(record, CLUSTER, WALL_S)
     assert after == msgspec.structs.replace(record, generation=WALL_S, term=9 + JUMP)
+
+
+@pytest.mark.parametrize("after", [CLUSTER, msgspec.structs.replace(CLUSTER, generation=WALL_S)])
+def test_the_term_of_a_restored_backup_is_new_in_either_generation(after):
+    record = LeaderRecord(generation=1, term=9, holder="c1", beat=3, duration_ns=5, nonce="n", successor="c2")
+    restored = restored_leader(record, CLUSTER, after, WALL_S)
+    assert restored == LeaderRecord(generation=after.generation, term=9 + JUMP, holder="", beat=0, duration_ns=0), (
+        "anybody may take it at once"
+    )
 
 
 @pytest.mark.parametrize("generations", [0, 1], ids=["first", "recovered a minute ago"])

@@ -1,0 +1,113 @@
+"""What `leasehold restore` runs."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from leasehold.cli.config import CoordinatorConfig, coordinator_config
+from leasehold.cli.interrupt import unwound_by_interrupt
+from leasehold.cli.output import KeysLine, Output, milliseconds, note, say, show_json
+from leasehold.cli.recover import read_longest_ns, tell_next
+from leasehold.cli.shared_store import shared_store
+from leasehold.cli.statement import read_timeout_ns
+from leasehold.client.locate import CLUSTER_FILE
+from leasehold.coordinator.restore import Restored
+from leasehold.coordinator.restore import restore as restore_into
+from leasehold.errors import BadSettings, typed
+from leasehold.limits.clients import CLIENT_PATIENCE_NS
+from leasehold.local.files import check_not_of_another, make_directory
+from leasehold.metastorage.etcd.releases import release_warnings
+from leasehold.metastorage.log.log import Log
+from leasehold.metastorage.log.restore_target import LogTarget
+from leasehold.metastorage.restore_target import FileTarget, RestoreTarget
+from leasehold.metastorage.sqlite import FILE_NAME
+from leasehold.vault.store import FILE_NAME as VAULT_FILE_NAME
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+
+
+def restore(
+    file: Path,
+    given: Mapping[str, object],
+    *,
+    newest: bool,
+    longest_lease: str | None,
+    timeout: str | None,
+    output: Output,
+) -> None:
+    """Raises `BadSettings`, and as `coordinator.restore`."""
+    if given["dir"] is None and given["meta"] is None:
+        raise BadSettings(
+            "it is not said where to restore the backup",
+            hint="give --dir for a coordinator with a file of its own, or --meta for a store that several share",
+        )
+    if newest and longest_lease is not None:
+        raise BadSettings("with --newest there are no leases of a lost state", hint="leave out --longest-lease")
+    config = coordinator_config(None, {**given, "dir": given["dir"] or Path()})
+    patience_ns = CLIENT_PATIENCE_NS if timeout is None else read_timeout_ns(timeout)
+    longest_ns = None if newest else read_longest_ns(longest_lease)
+    with unwound_by_interrupt():
+        restored = asyncio.run(_restore(file, config, longest_ns, patience_ns))
+    _show(restored, config, output)
+
+
+async def _restore(file: Path, config: CoordinatorConfig, longest_ns: int | None, patience_ns: int) -> Restored:
+    wall_s = BoottimeClock().wall_us() // 1_000_000
+    async with _target(config, patience_ns) as target:
+        with KeysLine("written") as line:
+            return await restore_into(file, target, wall_s=wall_s, longest_lease_ns=longest_ns, on_progress=line.update)
+
+
+@asynccontextmanager
+async def _target(config: CoordinatorConfig, patience_ns: int) -> AsyncGenerator[RestoreTarget]:
+    directory, location = config.directory, config.meta
+    if location is None:
+        check_not_of_another(directory, FILE_NAME, {VAULT_FILE_NAME: "a node", CLUSTER_FILE: "a whole cluster"})
+        yield FileTarget(directory, lambda: make_directory(directory))
+        return
+    clock = BoottimeClock()
+    store = shared_store(config, location, clock)
+    try:
+        target = LogTarget(Log(store), clock, SystemEntropy(), patience_ns=patience_ns)
+        for warning in release_warnings(await target.surely(store.members)):
+            note(warning)
+        yield target
+    finally:
+        await store.close()
+
+
+def _show(restored: Restored, config: CoordinatorConfig, output: Output) -> None:
+    facts, begun = restored.facts, restored.begun
+    generation = (facts.cluster if begun is None else begun.cluster).generation
+    if output is Output.JSON:
+        show_json(
+            {
+                "cluster_id": facts.cluster.cluster_id,
+                "generation": generation,
+                "revision": facts.end.revision,
+                "history_hash": facts.end.lineage.hex(),
+                "keys": facts.end.keys,
+                "longest_lease_ms": None if begun is None else milliseconds(begun.longest_lease_ns),
+            }
+        )
+        return
+    goes_on = "goes on as" if begun is None else "continues as"
+    say(f"cluster {facts.cluster.cluster_id} {goes_on} generation {generation}")
+    say(f"it keeps the state up to revision {facts.end.revision}: {facts.end.keys} keys")
+    if config.meta is not None:
+        note("each coordinator needs an empty directory: it fills its copy from the store")
+    if begun is not None:
+        tell_next(begun)
+    elif config.meta is None:
+        note(
+            "what to do next: start the coordinator, then the nodes; if one ends with AHEAD_OF_CLUSTER or DIVERGED, the"
+            f" backup is not the newest state: stop the coordinator, and run `leasehold recover --dir"
+            f" {typed(config.directory)}`"
+        )
+    else:
+        note(
+            "what to do next: start the coordinators, then the nodes; if one ends with"
+            " AHEAD_OF_CLUSTER or DIVERGED, the backup is not the newest state: stop the coordinators, and restore it"
+            " under another name in --meta, without --newest"
+        )

@@ -1,0 +1,85 @@
+"""Where a restored state goes: a port, and the file of a coordinator that shares its meta storage with nobody."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change, Txn
+from leasehold.core.words.records import CheckpointRow, LeaderRecord
+from leasehold.durable import sync_folder
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import Revision
+from leasehold.metastorage.lock import give_up_lock, take_lock
+from leasehold.metastorage.new_file import LoadedDatabase, new_file
+from leasehold.metastorage.sqlite import FILE_NAME
+
+
+class MetaStorageExists(Refused):
+    """A meta storage is restored only where there is none."""
+
+    default_code = ErrorCode.META_STORAGE_EXISTS
+
+
+class RestoredState(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes with the rows of a state at `revision`."""
+
+    revision: Revision
+    size_bytes: int
+    """About how much the rows take."""
+    leader: LeaderRecord
+    changes: tuple[Change, ...]
+    """Of the revision after it; none where there is none."""
+
+
+class RestoreTarget(Protocol):
+    """An empty place for a meta storage."""
+
+    async def check(self, size_bytes: int) -> None:
+        """Raises `MetaStorageExists` if it is not empty, `BadDirectory` if a coordinator uses it, and `Refused` where
+        there is no room for so many bytes. Writes nothing."""
+        ...
+
+    async def write(self, state: RestoredState, pages: Iterable[tuple[CheckpointRow, ...]]) -> None:
+        """Takes the rows of the watched range, and then makes all of it a meta storage at once. Before that, and if
+        `pages` raises, no coordinator finds anything there. Raises as `check`."""
+        ...
+
+
+class FileTarget:
+    """The directory of a coordinator; `prepare` makes it where it is missing."""
+
+    def __init__(self, directory: Path, prepare: Callable[[], None]) -> None:
+        self._path: Final = directory / FILE_NAME
+        self._prepare = prepare
+
+    async def check(self, size_bytes: int) -> None:
+        del size_bytes  # a full disk is noticed by the write that finds it full
+        lock = self._path.with_name(f"{FILE_NAME}.lock")
+        if lock.exists():
+            give_up_lock(take_lock(self._path))  # raises while a coordinator runs
+        self._check_none()
+
+    async def write(self, state: RestoredState, pages: Iterable[tuple[CheckpointRow, ...]]) -> None:
+        self._prepare()
+        async with new_file(self._path, LoadedDatabase) as made:
+            self._check_none()
+            for rows in pages:
+                await made.load(rows)
+            await made.load([CheckpointRow(keys.LEADER, encode(state.leader), state.revision, state.revision, 1)])
+            await made.begin_at(state.revision)
+            if state.changes:
+                await made.storage.txn(Txn(then=state.changes))
+        sync_folder(self._path.parent)
+
+    def _check_none(self) -> None:
+        for path in (self._path, self._path.with_name(f"{FILE_NAME}-wal")):
+            if path.exists():
+                raise MetaStorageExists(
+                    f"there is a meta storage in {path.parent} already: {path.name}",
+                    hint="choose another --dir; if its meta storage is not needed, move all of the directory away",
+                )
