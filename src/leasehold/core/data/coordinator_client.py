@@ -96,7 +96,8 @@ class CoordinatorRole(StrEnum):
 class CoordinatorClient:
     """Several steps at once may use it. A coordinator is asked until it fails, then the next one of `addresses`.
 
-    If it `learns`, it asks those that it was given for the other coordinators, before its first request.
+    If it `learns`, it asks those that it was given for the other coordinators: before its first request, and after one
+    that named a leader that it does not know.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class CoordinatorClient:
         """As the first statement has learned it; None before."""
         self.addresses = tuple(addresses)
         """Those that were given first, then those that coordinators have told; they only become more."""
-        self._learns = learns
+        self._may_learn = self._learns = learns
         self._runtime = runtime
         self._lock = runtime.condition()
         self._turn = 0
@@ -140,10 +141,10 @@ class CoordinatorClient:
         """The answer of `attempt`, which is repeated after the errors in `again` until the deadline of `asking` and
         `late_ns` more. Then it raises what `unanswered` makes of the last error, or `SealUnknown`.
         """
-        if self._learns:
-            await self._learn(asking.for_ns)
         deadline, unsure = self.deadline(asking.for_ns + late_ns), False
         while True:
+            if self._learns:
+                await self._learn(deadline.left_ns())
             try:
                 answer = await self._attempt(attempt, deadline)
             except again as error:
@@ -168,6 +169,8 @@ class CoordinatorClient:
         try:
             return await attempt(self.addresses[turn % len(self.addresses)], deadline)
         except ELSEWHERE as error:
+            if isinstance(error, NotLeader) and error.leader not in {"", *self.addresses}:
+                self._learns = self._may_learn
             with self._lock:
                 if self._turn == turn:  # else another step has met the same
                     self._turn = self._turns.after(turn, self.addresses, error)

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from leasehold.core.membership.proofs import ProofKeys
 from leasehold.core.membership.turns import Turns
-from leasehold.core.words.messages import Message
+from leasehold.core.words.messages import ClusterFacts, Message, WhoAreYou
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, unexpected_answer
 from leasehold.ids import ClusterId
-from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS, ROLE_TIMEOUT_NS
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS
 from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Transport, Vault
 from leasehold.wire.proven_coordinator import ProvenCoordinator
@@ -45,6 +45,8 @@ class KnownCoordinators:
         self._found: tuple[str, ...] = ()
         self._remembered: tuple[str, ...] = ()
         self.addresses = given
+        self.cluster_id: ClusterId | None = None
+        """The one that this node belongs to, once it knows."""
         self._transport = transport
         self._clock = clock
         self._turn = 0
@@ -105,8 +107,22 @@ class KnownCoordinators:
 
     async def next(self, error: LeaseholdError | None = None) -> None:
         """Turns to the next coordinator, or to the leader that the `error` names, after RETRY_PAUSE_NS."""
+        if isinstance(error, NotLeader) and error.leader not in {"", *self.addresses}:
+            await self._look_around()
         self._turn = self._turns.after(self._turn, self.addresses, error)
         await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
+
+    async def _look_around(self) -> None:
+        """Asks the coordinator that was asked last for the others: one of them leads, and is not known here."""
+        connection = self._transport.connect(self.asked)
+        try:
+            facts = await connection.call(WhoAreYou(), timeout_ns=ROLE_TIMEOUT_NS)
+        except LeaseholdError:
+            return
+        finally:
+            await connection.close()
+        if isinstance(facts, ClusterFacts) and facts.cluster_id == self.cluster_id:
+            self.listed(facts.coordinators)
 
     def say_if_keyless(self) -> None:
         """Warns if this node has no cluster key."""

@@ -38,6 +38,7 @@ class Joiner:
             told_by = self._coordinators.asked
             effect = claim.step(identity.ClusterLearned(facts=facts))
             if not isinstance(effect, identity.WrongCluster):
+                self._coordinators.cluster_id = facts.cluster_id
                 self._coordinators.listed(facts.coordinators)
             try:
                 while not isinstance(effect, Joined):

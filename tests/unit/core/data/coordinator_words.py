@@ -64,6 +64,7 @@ def ask(
     addresses: tuple[str, ...] = ("a:1", "b:1"),
     password: tuple[str, str] | None = None,
     token: LoginToken | None = None,
+    learns: bool = False,
 ) -> tuple[Coordinators, object, int]:
     """The port after `steps`, what they answered or raised, and how long that took."""
     ended: list[tuple[Coordinators, object, int]] = []
@@ -72,7 +73,8 @@ def ask(
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         port, runtime = Coordinators(script), TaskRuntime(SimulatedClock(loop))
-        client = CoordinatorClient(LoginCalls(port, runtime, lambda: password, token=token), addresses, runtime)
+        calls = LoginCalls(port, runtime, lambda: password, token=token)
+        client = CoordinatorClient(calls, addresses, runtime, learns=learns)
         began_ns = loop.now_ns()
         try:
             end = await steps(client)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
+import msgspec
 import pytest
 
 from leasehold.core.data.coordinator_client import CoordinatorClient
@@ -10,6 +11,7 @@ from leasehold.core.words.messages import (
     AgreeCutoff,
     AskReceipts,
     AskTable,
+    ClusterFacts,
     CommitTransaction,
     LoggedIn,
     Login,
@@ -17,6 +19,7 @@ from leasehold.core.words.messages import (
     Receipts,
     TableFacts,
     TransactionFacts,
+    WhoAreYou,
 )
 from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
@@ -33,7 +36,7 @@ from leasehold.errors import (
     Unreachable,
     WrongPassword,
 )
-from leasehold.ids import Generation, LoginToken, ObjectId, Revision, SchemaVersion, TransactionId
+from leasehold.ids import Generation, LoginToken, ObjectId, Revision, SchemaVersion, Term, TransactionId
 from leasehold.limits.clients import PLACES_TIMEOUT_NS, RETRY_PAUSE_NS
 from leasehold.limits.units import SECOND_NS
 from tests.unit.core.data.coordinator_words import CALL_NS, CLUSTER, SECONDS, Answer, Steps, ask, in_order
@@ -84,6 +87,23 @@ def test_a_leader_at_an_address_that_the_client_was_not_given_is_not_asked() -> 
     port, end, _ = ask(lambda address, _: ANSWER if address == "b:1" else error, question)
     assert end == ANSWER
     assert port.addresses == ["a:1", "b:1"]
+
+
+def test_a_client_that_learns_asks_anew_who_there_is_once_a_leader_is_named_that_it_does_not_know() -> None:
+    knows: list[str] = []
+
+    def answer(address: str, request: Message) -> Message | LeaseholdError:
+        if isinstance(request, WhoAreYou):
+            facts = ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=Term(4), leader=False)
+            return msgspec.structs.replace(facts, coordinators=tuple(knows))
+        knows[:] = ["a:1", "c:1"]
+        return ANSWER if address == "c:1" else NotLeader("no", leader="c:1", term=4)
+
+    port, end, _ = ask(answer, question, addresses=("a:1",), learns=True)
+    assert end == ANSWER
+    assert port.addresses == ["a:1", "a:1", "a:1", "c:1"]
+    _, end, _ = ask(lambda address, request: answer("a:1", request), question, addresses=("a:1",))
+    assert isinstance(end, Unreachable), "a client that does not learn knows one alone"
 
 
 def test_a_request_that_is_sent_once_goes_to_each_coordinator_once() -> None:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
-from leasehold.core.words.messages import ClusterFacts, WhoAreYou
+from leasehold.core.words.messages import AskReceipts, ClusterFacts, WhoAreYou
 from leasehold.errors import NotLeader, Refused, Unreachable
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS
@@ -95,7 +96,7 @@ async def test_the_leader_that_a_coordinator_names_is_asked_next_if_it_is_known(
     assert transport.asked == list(at("a", "c"))
     coordinators, transport = known("a", "b", a=NotLeader("it stands by", leader="stranger:1", term=2), b=FACTS)
     assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
-    assert transport.asked == list(at("a", "b"))
+    assert transport.asked == list(at("a", "a", "b")), "the stranger was not asked, but its friend who else there is"
 
 
 async def test_who_is_seen_no_more_leaves_its_turn_to_another_one():
@@ -211,3 +212,33 @@ async def test_the_log_says_what_keeps_a_node_from_its_cluster_at_first_and_then
         await coordinators.keep(VaultDisk().open())
         coordinators.say_cut_off(Unreachable("gone again", hint="ask another"))
         assert "gone again" in caplog.records[-1].getMessage(), "what is new is told at once"
+
+
+@pytest.mark.parametrize("cluster_id", [FACTS.cluster_id, "d" * 32])
+async def test_a_leader_that_is_not_known_is_learned_of_from_who_names_it(cluster_id):
+    """The catalog of a coordinator may show the leader only after a node has asked who the others are."""
+    coordinators, transport = known("a", b=FACTS)
+    coordinators.cluster_id = cluster_id
+    knows = msgspec.structs.replace(FACTS, leader=False, coordinators=at("a", "b"))
+
+    class Follows(Exception):
+        pass
+
+    async def call(request, *, timeout_ns):
+        assert timeout_ns > 0
+        if transport._address == "b:1":
+            return FACTS
+        if isinstance(request, WhoAreYou):
+            return knows
+        if transport.asked.count("a:1") > 6:
+            raise Follows
+        raise NotLeader("a follows", leader="b:1", term=2)
+
+    transport.call = call
+    if cluster_id == FACTS.cluster_id:
+        assert await coordinators.ask(AskReceipts(after=0, limit=1), ClusterFacts) == FACTS
+        assert transport.asked == list(at("a", "a", "b"))
+    else:
+        with pytest.raises(Follows):
+            await coordinators.ask(AskReceipts(after=0, limit=1), ClusterFacts)
+        assert "b:1" not in transport.asked, "it is of another cluster"
