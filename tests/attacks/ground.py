@@ -13,7 +13,7 @@ client: a scan costs more with each append, and shows no more. At the end of an 
 | no log grew by LOGGED_BYTES_MAX | the size of each process's log |
 | each request of the honest client was served within SERVED_NS_MAX | its own clock |
 
-On a busy machine that last bound is BUSY_FACTOR times the slowest request before the attack, if that is more.
+On a busy machine that last bound is BUSY_FACTOR times the slowest request before or after the attack, if that is more.
 """
 
 import contextlib
@@ -137,9 +137,11 @@ class Ground:
         logged = {name: size - logged_bytes[name] for name, size in self._logged_bytes().items()}
         assert max(logged.values()) < LOGGED_BYTES_MAX, f"logs grew by {logged} bytes"
         assert [one.failed for one in during if one.failed] == []
+        slowest_ns = max(max(one.took_ns.values()) for one in during)
+        if slowest_ns > max(SERVED_NS_MAX, BUSY_FACTOR * calm_ns):  # others may have made the machine busy meanwhile
+            calm_ns = max(calm_ns, *(max(one_round().took_ns.values()) for _ in range(ROUNDS_BEFORE)))
         bound_ns = max(SERVED_NS_MAX, BUSY_FACTOR * calm_ns)
-        slow = [one.took_ns for one in during if max(one.took_ns.values()) > bound_ns]
-        assert slow == [], f"the honest client waited for more than {bound_ns} ns"
+        assert slowest_ns <= bound_ns, f"the honest client waited for more than {bound_ns} ns"
 
     def _new_table(self) -> str:
         """For the honest client."""
