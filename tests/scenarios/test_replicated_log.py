@@ -13,10 +13,10 @@ from leasehold.core.words.operations import Change, Txn
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import FIRST_GENERATION
 from leasehold.limits.lease import LEADER_POLL_NS
-from leasehold.limits.log import LEADERSHIP_DURATION_NS, LOG_HEAD_POLL_NS
+from leasehold.limits.log import LEADERSHIP_DURATION_NS, LOG_HEAD_POLL_NS, LOG_UPKEEP_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import LeadershipLost
-from leasehold.testing.requests import LATE_S, RequestFate
+from leasehold.testing.requests import LATE_S, RequestFate, undisturbed
 from tests.scenarios.log_words import (
     BEAT,
     ELECTION,
@@ -130,6 +130,33 @@ def test_a_leader_cut_off_from_the_store_knows_nothing_of_its_transaction_until_
         with pytest.raises(Indefinite, match="the leadership ended"):
             await leader.put(b"b")
         assert 0 <= ground.clock.now_ns() - leader.ends_ns < SECOND_NS // 4
+
+    simulate(scenario)
+
+
+def test_the_parts_of_an_append_stay_whose_leadership_ends_before_it_is_known_to_have_happened() -> None:
+    """A round of the upkeep has waited for it, and goes on when the store answers again, before the next election."""
+
+    async def scenario(ground: Ground) -> None:
+        leader, is_cut_off = await (await ground.member("c1")).lead(), False
+
+        async def before(request: str) -> RequestFate:
+            nonlocal is_cut_off
+            if not is_cut_off and appends(request):
+                is_cut_off = True
+                return RequestFate.LOST_AFTER
+            await asyncio.sleep(0.01)
+            lost = is_cut_off and request != "size"  # which etcd tells without a majority too
+            return RequestFate.LOST_BEFORE if lost else RequestFate.ANSWERED
+
+        await leader.clock.sleep_until(leader.clock.now_ns() + LOG_UPKEEP_NS - SECOND_NS)
+        leader.client.before = before
+        with pytest.raises(Indefinite, match="the leadership ended"):
+            await leader.put(*LARGE, value=bytes(200_000))
+        leader.client.before = undisturbed
+        await asyncio.sleep(1)
+        other = await (await ground.member("c2")).lead()
+        assert await value(other, LARGE[-1]) == bytes(200_000)
 
     simulate(scenario)
 

@@ -112,6 +112,24 @@ def test_what_the_replica_declines_has_happened_all_the_same() -> None:
     leading(main)
 
 
+def test_the_parts_of_an_entry_stay_that_is_in_the_log_but_not_in_the_replica() -> None:
+    async def main(coordinator: Coordinator) -> None:
+        store, storage = coordinator.store, coordinator.storage
+        coordinator.place.replica.full = True
+        with pytest.raises(Indefinite, match="it is in the log, but not in the replica"):
+            await coordinator.put(b"large", bytes(2 * LOG_ENTRY_INLINE_BYTES_MAX))
+        fence = await Log(store).term()
+        assert fence is not None
+        await storage.upkeep.tidy(fence)
+        other = await ReplicatedMetaStorage.open(
+            Log(MemoryLogStore(store.kept)), MemoryReplicaPlace(), virtual_clock(), coordinator.entropy
+        )
+        assert await value(other, b"large") == bytes(2 * LOG_ENTRY_INLINE_BYTES_MAX)
+        await other.close()
+
+    leading(main)
+
+
 def test_a_full_store_declines_what_is_sent_once_and_goes_on_when_it_is_cleared() -> None:
     async def main(coordinator: Coordinator) -> None:
         await coordinator.put(b"a")

@@ -190,7 +190,10 @@ class Upkeep:
     async def _delete_orphans(self, fence: LogFence) -> None:
         """A late request of an earlier leader may leave parts behind that no entry names."""
         async with self._turn:
-            head = self._replica().position
+            if self._fence() != fence:
+                return  # an append of the term that has ended may still happen, and needs its parts
+            # Not the position of the replica, which may lack an entry that is in the log.
+            head = (await self._log.head()).position
             await self._log.delete_orphans(fence, head, self._tidied + 1)
             self._tidied = head.number
 
