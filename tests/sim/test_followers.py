@@ -1,7 +1,7 @@
 """Coordinators that follow: what they answer, how current that is, and what they leave to the leader."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from leasehold.coordinator import follower as following
 from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.log.entry import DoesNotFollow
 from leasehold.core.words.messages import (
     AskReceipts,
     AskStatus,
@@ -28,15 +29,18 @@ from leasehold.core.words.messages import (
     ViewFacts,
     WhoAreYou,
 )
-from leasehold.core.words.records import Outcome
+from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosition, Outcome
 from leasehold.errors import Forbidden, LeaseholdError, NotFound, NotLeader, Unauthenticated
-from leasehold.ids import LoginToken, StatementId
+from leasehold.ids import EntryId, LoginToken, StatementId
 from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.lease import LEADER_RETRY_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.coordinator_calls import Account
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.metastorage import MemoryStore
+from leasehold.testing.replica import MemoryReplica
 from leasehold.testing.requests import is_transaction
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
@@ -190,6 +194,33 @@ async def log_in(cluster: SimulatedCluster, user: str) -> LoginToken:
     await client.calls.call(address, execute(cluster, "SHOW TABLES"), CALL_TIMEOUT_NS)
     assert client.calls.token is not None
     return client.calls.token
+
+
+def test_a_follower_whose_replica_is_built_anew_answers_again_by_itself():
+    """To build it takes longer than the pause before a coordinator follows again."""
+
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        place = followers(cluster)[0].replica
+        build = place.build
+
+        def damaged(_position: LogPosition, _store: MemoryStore) -> None:
+            place.on_apply = None
+            raise DoesNotFollow("the entry is damaged")
+
+        async def slow(
+            log_id: EntryId, checkpoint: LogCheckpoint | None, chunks: AsyncIterator[CheckpointChunk]
+        ) -> MemoryReplica:
+            await asyncio.sleep(5 * LEADER_RETRY_NS / SECOND_NS)
+            return await build(log_id, checkpoint, chunks)
+
+        place.on_apply, place.build = damaged, slow
+        await run(cluster, "CREATE TABLE d.t (a INT)")
+        await asyncio.sleep(10 * LEADER_RETRY_NS / SECOND_NS)
+        assert place.on_apply is None
+        assert (await tables(cluster, followers(cluster)[0])).rows
+
+    simulate(scenario)
 
 
 def test_a_follower_that_can_not_reach_the_store_says_so_and_answers_again_by_itself():

@@ -70,6 +70,9 @@ class ReplicatedMetaStorage:
         self._woken = asyncio.Event()
         self._built_from: LogPosition | None = None
         """Where the replica was built anew from, if it has not reached a head since."""
+        self._stands = asyncio.Event()
+        """Set unless the replica is built anew, and has not reached a head since."""
+        self._stands.set()
         self._cause: LeaseholdError | None = None
         self._is_closed = False
         self._waiting = EndableWaits()
@@ -125,24 +128,20 @@ class ReplicatedMetaStorage:
             await self._submit(Txn(compares=fence), before)
 
     async def get(self, key: bytes, revision: Revision | None = None) -> KeyValue | None:
-        self._check_open()
-        return await self._replica.get(key, revision)
+        return await (await self._standing()).get(key, revision)
 
     async def range(self, start: bytes, end: bytes, *, revision: Revision | None = None, limit: int) -> Page:
-        self._check_open()
-        return await self._replica.range(start, end, revision=revision, limit=limit)
+        return await (await self._standing()).range(start, end, revision=revision, limit=limit)
 
     def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:
         return self._replica.watch(start, end, from_revision)
 
     async def status(self) -> StorageStatus:
-        self._check_open()
-        return await self._replica.status()
+        return await (await self._standing()).status()
 
     async def history_bytes(self) -> int:
         """As `MetaStorage.history_bytes`, of the log."""
-        self._check_open()
-        minimum, head = (await self._replica.status()).minimum, self._replica.position
+        minimum, head = (await self.status()).minimum, self._replica.position
         if self._below is None or self._below[0] != minimum:
             checkpoint = await self._log.checkpoint()
             begins = BEGINNING if checkpoint is None else checkpoint.checkpoint.position
@@ -335,6 +334,7 @@ class ReplicatedMetaStorage:
                 await self._build_anew(error)
                 head = await self._log.head()
         self._head, self._built_from = head, None
+        self._stands.set()
         return head
 
     async def _build_anew(self, error: Definite) -> None:
@@ -346,6 +346,7 @@ class ReplicatedMetaStorage:
             ) from error
         self._built_from = begins
         log.warning("the replica is built anew: %s", error)
+        self._stands.clear()
         await self._replica.close()
         # There is no replica to go on with, so it is asked for until there is one.
         self._replica = await until_answered(
@@ -376,6 +377,13 @@ class ReplicatedMetaStorage:
         self._commands.fail(self._unanswered())
         fail(self._asked, self._unanswered())
         self._waiting.end()
+
+    async def _standing(self) -> Replica:
+        """The replica to read. One that is being built is waited for: its readers would take it for closed."""
+        self._check_open()
+        if not self._stands.is_set():
+            await self._unless_closed(self._stands.wait())
+        return self._replica
 
     async def _unless_closed(self, work: Awaitable[T]) -> T:
         """Awaits what may take long; raises `Indefinite` as soon as the storage ends."""
