@@ -5,9 +5,12 @@ import asyncio
 import msgspec
 import pytest
 
+from leasehold.core.membership.coordinators import CoordinatorReports
+from leasehold.core.membership.proofs import with_proof
 from leasehold.core.words.messages import ClusterFacts, ReportCoordinator, Rows, WhoAreYou
 from leasehold.errors import Refused
-from leasehold.limits.membership import COORDINATOR_KEPT_NS, COORDINATOR_SILENT_NS
+from leasehold.ids import Revision
+from leasehold.limits.membership import COORDINATOR_KEPT_NS, COORDINATOR_SILENT_NS, COORDINATORS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import AT_LENGTH, SimulatedCluster
 from tests.sim.test_followers import ask, execute, followers, run, simulate, the_leader
@@ -81,6 +84,32 @@ def test_a_report_without_the_cluster_key_writes_nothing():
             with pytest.raises(Refused, match="cluster key"):
                 await ask(cluster, leader, one)
         assert "stranger:1" not in await addresses(cluster)
+
+    simulate(scenario)
+
+
+def test_a_report_that_is_refused_leaves_nothing_at_the_leader():
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        await cluster.wait_for(lambda: all_known(cluster))
+        noted: list[str] = []
+
+        async def reported(number: int) -> None:
+            report = ReportCoordinator(
+                cluster_id=facts.cluster_id, address=f"more{number}:1", name="", version="", applied=Revision(1)
+            )
+            await ask(cluster, the_leader(cluster), with_proof(report, cluster.keys))
+
+        facts = await ask(cluster, the_leader(cluster), WhoAreYou())
+        assert isinstance(facts, ClusterFacts)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CoordinatorReports, "take", lambda self, report, now_ns: noted.append(report.address))
+            for number in range(COORDINATORS_MAX - len(cluster.addresses)):
+                await reported(number)
+            assert noted
+            with pytest.raises(Refused, match="coordinators already"):
+                await reported(COORDINATORS_MAX)
+        assert f"more{COORDINATORS_MAX}:1" not in noted
 
     simulate(scenario)
 

@@ -43,10 +43,11 @@ class CoordinatorRoster:
         """Answers once the catalog shows who reports. Raises `Refused` (NOT_A_MEMBER, TOO_MANY_COORDINATORS)."""
         self._membership.check(report)
         check_report(report)
-        self._reports.take(report, self._clock.now_ns())
         record = CoordinatorRecord(address=report.address, name=report.name, version=report.version)
         if self._writer.catalog.coordinators.get(report.address) != record:
             await self._writer.submit(partial(enrol, record))
+        # One that the catalog does not show is not noted: nothing would forget it.
+        self._reports.take(report, self._clock.now_ns())
         return CoordinatorReported()
 
     async def forget(self) -> None:
