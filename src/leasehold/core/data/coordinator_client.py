@@ -23,6 +23,7 @@ from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.data.known import Known
 from leasehold.core.data.runtime import Runtime
+from leasehold.core.membership.coordinators import told_addresses
 from leasehold.core.membership.turns import Turns
 from leasehold.core.words import messages
 from leasehold.core.words.messages import Message
@@ -182,7 +183,7 @@ class CoordinatorClient:
             ask = self.question(messages.WhoAreYou(), messages.ClusterFacts)
             facts = await self._attempt(ask, self.deadline(min(ROLE_TIMEOUT_NS, at_most_ns)))
             self._learns = False
-            known = (*self.addresses, *facts.coordinators)
+            known = (*self.addresses, *told_addresses(facts))
             self.addresses = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
 
     def question(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> Attempt[M]:

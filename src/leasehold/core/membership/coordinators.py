@@ -11,7 +11,7 @@ from typing import NamedTuple
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
-from leasehold.core.words.messages import ReportCoordinator
+from leasehold.core.words.messages import ClusterFacts, ReportCoordinator
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
@@ -75,6 +75,11 @@ def check_report(report: ReportCoordinator) -> None:
     for text, is_good in texts:
         if not is_good(text):
             raise BadMessage(f"{text[:80]!r} in the report of a coordinator")
+
+
+def told_addresses(facts: ClusterFacts) -> tuple[str, ...]:
+    """The coordinators that a process tells of, which need not be one: only what can be an address."""
+    return tuple(one for one in facts.coordinators if NODE_ADDRESS.fullmatch(one))
 
 
 def enrol(record: CoordinatorRecord, catalog: Catalog) -> tuple[Change, ...]:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection
 from typing import TypeVar
 
+from leasehold.core.membership.coordinators import told_addresses
 from leasehold.core.membership.proofs import ProofKeys
 from leasehold.core.membership.turns import Turns
 from leasehold.core.words.messages import ClusterFacts, Message, WhoAreYou
@@ -26,8 +27,9 @@ class KnownCoordinators:
     coordinator names, if it is one of them.
 
     Addresses that a person has given come first, then those in the catalog, then those that the physical topology
-    shows, then remembered ones. Only given ones are trusted to be of this cluster: any other one that serves another
-    cluster is skipped. With `keys`, a coordinator has to prove itself before it gets a secret.
+    shows, then remembered ones, then those that a process has told which need not be a coordinator: so they keep no
+    other one out. Only given ones are trusted to be of this cluster: any other one that serves another cluster is
+    skipped. With `keys`, a coordinator has to prove itself before it gets a secret.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class KnownCoordinators:
         self._listed: tuple[str, ...] = ()
         self._found: tuple[str, ...] = ()
         self._remembered: tuple[str, ...] = ()
+        self._told: tuple[str, ...] = ()
         self.addresses = given
         self.cluster_id: ClusterId | None = None
         """The one that this node belongs to, once it knows."""
@@ -77,6 +80,11 @@ class KnownCoordinators:
             self._listed = tuple(sorted(addresses))[:COORDINATORS_KNOWN_MAX]
             self._arrange()
 
+    def told(self, addresses: tuple[str, ...]) -> None:
+        """The process that answered last, which has proven nothing, tells of these."""
+        self._told = addresses
+        self._arrange()
+
     def found(self, addresses: tuple[str, ...]) -> None:
         """The physical topology shows these now. An empty view of it changes nothing."""
         if addresses:
@@ -85,9 +93,8 @@ class KnownCoordinators:
 
     def _arrange(self) -> None:
         before = self.addresses
-        self.addresses = tuple(dict.fromkeys((*self._given, *self._listed, *self._found, *self._remembered)))[
-            :COORDINATORS_KNOWN_MAX
-        ]
+        known = (*self._given, *self._listed, *self._found, *self._remembered, *self._told)
+        self.addresses = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
         self._said_foreign &= frozenset(self.addresses)
         if not self.addresses:
             return
@@ -122,7 +129,7 @@ class KnownCoordinators:
         finally:
             await connection.close()
         if isinstance(facts, ClusterFacts) and facts.cluster_id == self.cluster_id:
-            self.listed(facts.coordinators)
+            self.told(told_addresses(facts))
 
     def say_if_keyless(self) -> None:
         """Warns if this node has no cluster key."""

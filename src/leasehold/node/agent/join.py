@@ -4,6 +4,7 @@ import logging
 from typing import assert_never
 
 from leasehold.core.membership import identity
+from leasehold.core.membership.coordinators import told_addresses
 from leasehold.core.membership.identity import Candidate, ClaimEffect, Joined, Start
 from leasehold.core.membership.proofs import ProofKeys, with_proof
 from leasehold.core.words.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, WhoAreYou
@@ -39,7 +40,7 @@ class Joiner:
             effect = claim.step(identity.ClusterLearned(facts=facts))
             if not isinstance(effect, identity.WrongCluster):
                 self._coordinators.cluster_id = facts.cluster_id
-                self._coordinators.listed(facts.coordinators)
+                self._coordinators.told(told_addresses(facts))
             try:
                 while not isinstance(effect, Joined):
                     effect = await self._carry_out(claim, effect)

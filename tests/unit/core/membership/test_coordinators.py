@@ -3,11 +3,11 @@
 import pytest
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.membership.coordinators import CoordinatorReports, check_report, enrol
-from leasehold.core.words.messages import ReportCoordinator
+from leasehold.core.membership.coordinators import CoordinatorReports, check_report, enrol, told_addresses
+from leasehold.core.words.messages import ClusterFacts, ReportCoordinator
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.errors import BadMessage, Refused
-from leasehold.ids import ClusterId, Revision
+from leasehold.ids import ClusterId, Generation, Revision, Term
 from leasehold.limits.membership import COORDINATOR_KEPT_NS, COORDINATOR_SILENT_NS, COORDINATORS_MAX
 
 
@@ -41,6 +41,14 @@ def test_so_many_are_shown_and_those_may_still_change():
     with pytest.raises(Refused, match="32 coordinators already"):
         enrol(record("other:1"), catalog)
     assert enrol(record("c0:1", version="2"), catalog)
+
+
+def test_what_can_be_no_address_is_not_learned():
+    told = ("a:1", "unix:/run/other", "dns:///a:1", "a:1\n", "a", "[::1]:7000")
+    facts = ClusterFacts(
+        cluster_id=ClusterId("c" * 32), generation=Generation(1), term=Term(1), leader=True, coordinators=told
+    )
+    assert told_addresses(facts) == ("a:1", "[::1]:7000")
 
 
 def test_one_that_has_been_silent_for_long_is_forgotten_and_the_leader_is_not():

@@ -90,6 +90,17 @@ async def test_those_found_are_asked_after_those_given_and_before_those_remember
     assert coordinators.present == "d:1", "who answers is asked on"
 
 
+async def test_what_an_unproven_process_tells_keeps_no_other_coordinator_out():
+    coordinators, transport = known(found=FACTS)
+    coordinators.remember(at("remembered"))
+    coordinators.told(at(*(f"bogus{number}" for number in range(COORDINATORS_KNOWN_MAX))))
+    coordinators.found(at("found"))
+    assert coordinators.addresses[:2] == at("found", "remembered")
+    assert len(coordinators.addresses) == COORDINATORS_KNOWN_MAX
+    assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
+    assert transport.asked[-1] == "found:1"
+
+
 async def test_the_leader_that_a_coordinator_names_is_asked_next_if_it_is_known():
     coordinators, transport = known("a", "b", "c", a=NotLeader("it stands by", leader="c:1", term=2), c=FACTS)
     assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
