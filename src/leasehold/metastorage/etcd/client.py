@@ -126,6 +126,8 @@ class EtcdClient:
         except TryFailed:
             self._ask_last(endpoint)
             raise
+        except TokenRefused as refused:  # the read before the next watch logs in
+            raise TryFailed(f"it refused the token: {refused.reason}", may_happen=False) from refused
 
     async def statuses(self) -> list[tuple[str, StatusResponse]]:
         """The endpoints that answer, each with what its member tells. Raises `Unreachable` if none does."""

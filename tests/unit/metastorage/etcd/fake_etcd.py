@@ -73,8 +73,8 @@ class FakeEtcd(grpc.GenericRpcHandler):
         self.requests: list[Any] = []
         self.logins = 0
         self.scripts: dict[EtcdMethod[Any, Any], Script] = {}
-        self.watches: asyncio.Queue[asyncio.Queue[WatchResponse | None]] = asyncio.Queue()
-        """For each new stream what to send; None ends it."""
+        self.watches: asyncio.Queue[asyncio.Queue[WatchResponse | Declined | None]] = asyncio.Queue()
+        """For each new stream what to send; None and an error end it."""
         self.address = ""
 
     def set_revision(self, revision: int) -> None:
@@ -120,9 +120,11 @@ class FakeEtcd(grpc.GenericRpcHandler):
         request = decode(WatchRequest, await anext(aiter(requests)))
         assert dict(context.invocation_metadata())["hasleader"] == "true"
         self.requests.append(request)
-        answers: asyncio.Queue[WatchResponse | None] = asyncio.Queue()
+        answers: asyncio.Queue[WatchResponse | Declined | None] = asyncio.Queue()
         self.watches.put_nowait(answers)
         while (answer := await answers.get()) is not None:
+            if isinstance(answer, Declined):
+                await context.abort(answer.code, answer.details)
             await context.write(encode(msgspec.structs.replace(answer, header=self.header)))
 
 

@@ -220,9 +220,13 @@ async def test_a_watch_wakes_once_for_the_fragments_of_an_answer(etcd: FakeEtcd,
         WatchResponse(canceled=True, compact_revision=30),
         WatchResponse(created=True, canceled=True, cancel_reason="etcdserver: permission denied"),
         WatchResponse(canceled=True, cancel_reason="etcdserver: no leader"),
+        Declined(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader"),
+        Declined(grpc.StatusCode.UNAUTHENTICATED, "etcdserver: invalid auth token"),
     ],
 )
-async def test_a_watch_that_ends_is_opened_again(etcd: FakeEtcd, store: EtcdStore, fault: WatchResponse | None) -> None:
+async def test_a_watch_that_ends_is_opened_again(
+    etcd: FakeEtcd, store: EtcdStore, fault: WatchResponse | Declined | None
+) -> None:
     watch = store.watch("head")
     await anext(watch)
     waking = asyncio.ensure_future(anext(watch))
