@@ -30,10 +30,11 @@ class DecliningReplica(MemoryReplica):
     """Declines to apply, as on a full disk, while `full`."""
 
     full = False
+    code = ErrorCode.DISK_FULL
 
     async def apply(self, position: LogPosition, bodies: Sequence[LogBody]) -> None:
         if self.full:
-            raise Refused("no space for the replica", code=ErrorCode.DISK_FULL, hint="free space")
+            raise Refused("no space for the replica", code=self.code, hint="free space")
         await super().apply(position, bodies)
 
 
@@ -110,6 +111,28 @@ def test_what_the_replica_declines_has_happened_all_the_same() -> None:
         assert [await value(storage, key) for key in (b"a", b"b", b"c", b"d")] == [b"v", b"v", None, b"v"]
 
     leading(main)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.DISK_FULL, ErrorCode.BUSY])
+def test_a_follower_goes_on_once_its_replica_takes_entries_again(
+    code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(coordinator: Coordinator) -> None:
+        place = DecliningPlace()
+        shared = Log(MemoryLogStore(coordinator.store.kept))
+        follower = await ReplicatedMetaStorage.open(shared, place, virtual_clock(), coordinator.entropy)
+        place.replica.code, place.replica.full = code, True
+        await coordinator.put(b"a")
+        for _ in range(3):
+            with pytest.raises(Indefinite, match="no space"):
+                await follower.confirm()
+        place.replica.full = False
+        assert await follower.confirm() == 1
+        assert await value(follower, b"a") == b"v"
+        await follower.close()
+
+    leading(main)
+    assert sum("can't follow the log" in one.getMessage() for one in caplog.records) == 1
 
 
 def test_the_parts_of_an_entry_stay_that_is_in_the_log_but_not_in_the_replica() -> None:

@@ -1,13 +1,21 @@
-"""Asking a store again that gave no answer."""
+"""Asking a store again that gave no answer, and a replica that declines for a while."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from typing import Final, TypeVar
 
-from leasehold.errors import Indefinite
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Indefinite, Refused
 from leasehold.limits.log import LOG_RETRY_NS
 from leasehold.wire.ports import Clock
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_PASSES: Final = frozenset({ErrorCode.DISK_FULL, ErrorCode.BUSY})
+"""Codes with which a replica declines what it may take later."""
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]], *, lasts: Callable[[], bool], clock: Clock) -> T:
@@ -19,3 +27,24 @@ async def until_answered(ask: Callable[[], Awaitable[T]], *, lasts: Callable[[],
             if not lasts():
                 raise
         await clock.sleep_until(clock.now_ns() + LOG_RETRY_NS)
+
+
+class ReplicaDeclines:
+    """What a replica declines for a while is tried again; the first time in a row, the log says why."""
+
+    def __init__(self) -> None:
+        self._is_said = False
+
+    @contextlib.contextmanager
+    def for_now(self) -> Generator[None]:
+        """Around a try: makes `Indefinite` of what passes by itself."""
+        try:
+            yield
+        except Refused as error:
+            if error.code not in _PASSES:
+                raise
+            if not self._is_said:
+                log.warning("the replica can't follow the log, which is tried again: %s", error)
+            self._is_said = True
+            raise Indefinite(error.text, code=error.code, hint=error.hint) from error
+        self._is_said = False

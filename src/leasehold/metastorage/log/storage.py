@@ -41,7 +41,7 @@ from leasehold.metastorage.log.bootstrap import (
 from leasehold.metastorage.log.campaign import BeatenLeadership, LogCandidate
 from leasehold.metastorage.log.commands import LogCommand, LogCommands, fail
 from leasehold.metastorage.log.log import HEAD, Log, LogFence, LogHead, Trimmed
-from leasehold.metastorage.log.patience import until_answered
+from leasehold.metastorage.log.patience import ReplicaDeclines, until_answered
 from leasehold.metastorage.log.replica import Replica, ReplicaPlace
 from leasehold.metastorage.log.upkeep import Upkeep
 from leasehold.metastorage.transaction import check_fence, check_txn
@@ -73,6 +73,7 @@ class ReplicatedMetaStorage:
         self._stands = asyncio.Event()
         """Set unless the replica is built anew, and has not reached a head since."""
         self._stands.set()
+        self._declines = ReplicaDeclines()
         self._cause: LeaseholdError | None = None
         self._is_closed = False
         self._waiting = EndableWaits()
@@ -310,7 +311,8 @@ class ReplicatedMetaStorage:
 
     async def _confirmed(self) -> Revision:
         async with self._turn:
-            return (await self._catch_up()).position.revision
+            with self._declines.for_now():
+                return (await self._catch_up()).position.revision
 
     async def _catch_up(self) -> LogHead:
         """Reads the head, and applies the entries up to it. The caller has the turn."""
@@ -349,11 +351,11 @@ class ReplicatedMetaStorage:
         self._stands.clear()
         await self._replica.close()
         # There is no replica to go on with, so it is asked for until there is one.
-        self._replica = await until_answered(
-            lambda: built(self._log, self._place, self._clock, self._replica.log_id),
-            lasts=lambda: not self._is_closed,
-            clock=self._clock,
-        )
+        self._replica = await until_answered(self._built, lasts=lambda: not self._is_closed, clock=self._clock)
+
+    async def _built(self) -> Replica:
+        with self._declines.for_now():
+            return await built(self._log, self._place, self._clock, self._replica.log_id)
 
     # ------------------------------------------------------------ life
 
