@@ -140,7 +140,8 @@ class Coordinator:
 
     async def _lead(self) -> "_End":
         """Follows until it leads, and leads for one term; returns how that ended in order."""
-        end, successor, leadership = _End.HANDED_OVER, "", None
+        asked_aside: BaseException | None = None
+        leadership = None
         try:
             async with asyncio.TaskGroup() as group:
                 follower = self._follower = self._new_follower(self._catalog)
@@ -173,8 +174,13 @@ class Coordinator:
         except* _HandOver:
             pass
         except* _StepAside as asked:
-            end, successor = _End.STEPPED_ASIDE, str(gravest_here(asked))
+            asked_aside = gravest_here(asked)
+        if isinstance(asked_aside, asyncio.CancelledError):
+            raise asked_aside
         assert leadership is not None, "nothing else ends in order"
+        end, successor = _End.HANDED_OVER, ""
+        if asked_aside is not None and not self._leaving.is_set():
+            end, successor = _End.STEPPED_ASIDE, str(asked_aside)
         await leadership.resign(successor)
         log.info("%s term %d", end.value, leadership.term)
         return end
