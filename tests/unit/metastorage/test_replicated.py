@@ -20,6 +20,7 @@ from leasehold.metastorage.log.store import StoreFull, Swap
 from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.log_store import KeptLog, MemoryLogStore
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.metastorage import MemoryStore
 from leasehold.testing.replica import CHUNK_ROWS, MemoryReplica, MemoryReplicaPlace
 from leasehold.testing.requests import LATE_S, RequestFate
 from leasehold.wire.ports import Entropy
@@ -133,6 +134,28 @@ def test_a_follower_goes_on_once_its_replica_takes_entries_again(
 
     leading(main)
     assert sum("can't follow the log" in one.getMessage() for one in caplog.records) == 1
+
+
+def test_an_error_that_nobody_expects_is_told_to_all(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(coordinator: Coordinator) -> None:
+        place = MemoryReplicaPlace()
+        shared = Log(MemoryLogStore(coordinator.store.kept))
+        follower = await ReplicatedMetaStorage.open(shared, place, virtual_clock(), coordinator.entropy)
+
+        def fail(_position: LogPosition, _store: MemoryStore) -> None:
+            raise OSError("the disk is gone")
+
+        place.on_apply = fail
+        await coordinator.put(b"a")
+        with pytest.raises(Indefinite):
+            await follower.confirm()
+        await asyncio.sleep(1)
+        with pytest.raises(Refused, match="OSError: the disk is gone"):
+            await follower.status()
+        await follower.close()
+
+    leading(main)
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == ["the meta storage has failed"]
 
 
 def test_the_parts_of_an_entry_stay_that_is_in_the_log_but_not_in_the_replica() -> None:

@@ -370,6 +370,10 @@ class ReplicatedMetaStorage:
             assert isinstance(cause, LeaseholdError)
             self._cause = cause
             log.error("the meta storage has failed: %s", cause)
+        except* Exception as errors:
+            unexpected = gravest(errors)
+            self._cause = Indefinite(f"{type(unexpected).__name__}: {unexpected}")
+            log.error("the meta storage has failed", exc_info=unexpected)
         finally:
             self._end()
 
