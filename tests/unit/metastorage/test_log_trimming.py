@@ -162,6 +162,13 @@ class TestOrphans:
         assert self.owners(ground) == [11, 11, 12, 12]
         assert [one.number for one, _ in await ground.log.entries_after(0)] == [1]
 
+    async def test_what_is_of_another_program_stays(self):
+        ground = await self.ground()
+        ground.kept.swap(Swap(unchanged={}, puts={"part/other": b"x"}))
+        await self.delete(ground)
+        assert "other" in ground.names("part")
+        assert len(ground.names("part")) == 5
+
     async def test_nothing_goes_once_another_term_has_begun(self):
         ground = await self.ground()
         fence = await ground.log.term()

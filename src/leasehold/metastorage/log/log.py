@@ -318,6 +318,8 @@ class Log:
         start = entry_name(first)
         while page := await self.store.page(PARTS, start, limit=LOG_READ_ENTRIES_MAX):
             for name, _ in page:
+                if not name[:_DIGITS].isdecimal():
+                    continue  # of another program
                 number = int(name[:_DIGITS])
                 if number not in ids:
                     found = await self.entry(number) if number <= head.number else None
