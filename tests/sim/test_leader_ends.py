@@ -224,3 +224,21 @@ def test_rows_whose_transaction_had_no_answer_are_there_once(number: int, fate: 
         assert await tables.read() == Counter(written.rows)
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("how", ["is cancelled", "hands over"])
+def test_a_leader_that_is_asked_to_step_aside_as_it_ends_does_end(how: str):
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        one = the_leader(cluster)
+        assert one.leader is not None
+        assert one.task is not None
+        assert one.process is not None
+        one.leader.successor.set_result("")
+        if how == "is cancelled":
+            one.task.cancel()
+        else:
+            one.process.hand_over()
+        await asyncio.wait([one.task], timeout=1)
+        assert one.task.done()
+
+    simulate(scenario)

@@ -106,24 +106,6 @@ def test_a_leadership_lasts_while_it_is_beaten():
     simulate(scenario)
 
 
-@pytest.mark.parametrize("how", ["is cancelled", "hands over"])
-def test_a_leader_that_is_asked_to_step_aside_as_it_ends_does_end(how: str):
-    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
-        one = the_leader(cluster)
-        assert one.leader is not None
-        assert one.task is not None
-        assert one.process is not None
-        one.leader.successor.set_result("")
-        if how == "is cancelled":
-            one.task.cancel()
-        else:
-            one.process.hand_over()
-        await asyncio.wait([one.task], timeout=1)
-        assert one.task.done()
-
-    simulate(scenario)
-
-
 def test_a_killed_leader_is_followed_within_its_bound():
     async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
         await run(cluster, "CREATE DATABASE d")

@@ -155,7 +155,9 @@ def test_an_error_that_nobody_expects_is_told_to_all(caplog: pytest.LogCaptureFi
         await follower.close()
 
     leading(main)
-    assert [one.getMessage() for one in caplog.records if one.exc_info] == ["the meta storage has failed"]
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == [
+        "the meta storage has failed: the disk is gone"
+    ]
 
 
 def test_the_parts_of_an_entry_stay_that_is_in_the_log_but_not_in_the_replica() -> None:

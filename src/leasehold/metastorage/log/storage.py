@@ -72,7 +72,6 @@ class ReplicatedMetaStorage:
         """Where the replica was built anew from, if it has not reached a head since."""
         self._stands = asyncio.Event()
         """Set unless the replica is built anew, and has not reached a head since."""
-        self._stands.set()
         self._declines = ReplicaDeclines()
         self._cause: LeaseholdError | None = None
         self._is_closed = False
@@ -350,7 +349,6 @@ class ReplicatedMetaStorage:
         log.warning("the replica is built anew: %s", error)
         self._stands.clear()
         await self._replica.close()
-        # There is no replica to go on with, so it is asked for until there is one.
         self._replica = await until_answered(self._built, lasts=lambda: not self._is_closed, clock=self._clock)
 
     async def _built(self) -> Replica:
@@ -365,15 +363,10 @@ class ReplicatedMetaStorage:
             async with asyncio.TaskGroup() as group:
                 for work in (self._write, self._follow, self._wake, self.upkeep.run):
                     group.create_task(work())
-        except* LeaseholdError as errors:
-            cause = gravest(errors)
-            assert isinstance(cause, LeaseholdError)
-            self._cause = cause
-            log.error("the meta storage has failed: %s", cause)
         except* Exception as errors:
-            unexpected = gravest(errors)
-            self._cause = Indefinite(f"{type(unexpected).__name__}: {unexpected}")
-            log.error("the meta storage has failed", exc_info=unexpected)
+            cause = gravest(errors)
+            self._cause = cause if isinstance(cause, LeaseholdError) else Indefinite(f"{type(cause).__name__}: {cause}")
+            log.error("the meta storage has failed: %s", cause, exc_info=None if cause is self._cause else cause)
         finally:
             self._end()
 
