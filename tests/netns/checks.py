@@ -16,14 +16,17 @@ LEADER_CHANGE_NS = 7_500 * MILLISECOND_NS
 
 
 def check_bound(ended: Ended, *, leader_changes: int = 0) -> None:
-    """It is done, and took no longer than was published; nor did its client wait longer for it."""
+    """It is done, and took no longer than was published; nor did its client wait longer for it. On a busy machine it
+    may take longer by as much as its processes had to wait for a processor."""
     receipt = ended.receipt
     observed_ns = ended.answered_ns - ended.sent_ns
-    log.info("%s: %d ms, seen %d ms: %s", receipt.text, _ms(receipt.elapsed_ns), _ms(observed_ns), ended.how)
+    took_ms, seen_ms, starved_ms = map(_ms, (receipt.elapsed_ns, observed_ns, ended.starved_ns))
+    log.info("%s: %d ms, seen %d ms, starved %d ms: %s", receipt.text, took_ms, seen_ms, starved_ms, ended.how)
     assert receipt.outcome is Outcome.COMMITTED
     assert receipt.bound_ns == BOUND_NS
-    assert receipt.elapsed_ns <= receipt.bound_ns
-    assert observed_ns <= receipt.bound_ns + leader_changes * LEADER_CHANGE_NS
+    allowed_ns = receipt.bound_ns + ended.starved_ns
+    assert receipt.elapsed_ns <= allowed_ns
+    assert observed_ns <= allowed_ns + leader_changes * LEADER_CHANGE_NS
 
 
 def check_settled(ended: Ended, **otherwise: str) -> None:

@@ -49,6 +49,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt
     how: dict[str, str]
     """By node, how it was settled."""
+    starved_ns: int
+    """For so long, all together, the processes that run were ready and got no processor meanwhile."""
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +70,7 @@ class Statement:
         self.id = id_
         self._cluster = cluster
         self._asked = asked
+        self._starved_ns = cluster.starved_ns()
 
     def wait_until_sent(self) -> None:
         self._asked.event("sent")
@@ -84,7 +87,13 @@ class Statement:
         answer = self._asked.answer()
         receipt = msgspec.convert(answer["answer"], Receipt)
         how = {self._cluster.names[one.node]: one.how.value for one in receipt.settled}
-        return Ended(sent_ns=answer["sent_ns"], answered_ns=answer["answered_ns"], receipt=receipt, how=how)
+        return Ended(
+            sent_ns=answer["sent_ns"],
+            answered_ns=answer["answered_ns"],
+            receipt=receipt,
+            how=how,
+            starved_ns=max(0, self._cluster.starved_ns() - self._starved_ns),
+        )
 
 
 class Scanner:
@@ -217,6 +226,16 @@ class NetworkCluster:
 
     def runs(self, name: str) -> bool:
         return self._processes[name].poll() is None
+
+    def starved_ns(self) -> int:
+        """For how long the processes have waited for a processor so far, by the main thread of each, which has its
+        event loop. One that was started again counts anew."""
+        total_ns = 0
+        for process in self._processes.values():
+            if process.poll() is None:
+                _, waited_ns, _ = Path(f"/proc/{process.pid}/schedstat").read_text().split()
+                total_ns += int(waited_ns)
+        return total_ns
 
     def waits_to_be_read(self, name: str, sender: str) -> int:
         """Bytes from a host that have arrived at a process which has not read them yet."""
