@@ -15,9 +15,10 @@ import contextlib
 import fcntl
 import os
 import signal
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import psutil
@@ -50,6 +51,8 @@ from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
 from leasehold.local.wait import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
+
+T = TypeVar("T")
 
 
 class LocalCluster:
@@ -157,7 +160,7 @@ class LocalCluster:
         because they were removed from the cluster."""
         removed: list[str] = []
         with Coordinators(",".join(coordinators.values())) as cluster:
-            registered = {node.name for node in cluster.status().nodes}
+            registered = {node.name for node in self._led(cluster.status, coordinators, patience).nodes}
             started: list[Process] = []
             for name in names:
                 process = Process(self.directory / name)
@@ -297,14 +300,24 @@ class LocalCluster:
     def _initialise(self, addresses: Mapping[str, str], patience: ProcessPatience, *, known: bool) -> ClusterId:
         with Coordinators(",".join(addresses.values())) as cluster:
             while True:
+                ask = cluster.whoami if known else cluster.initialise
                 try:
-                    return cluster.whoami().cluster_id if known else cluster.initialise().cluster_id
-                except LeaseholdError as error:
-                    if error.code == ErrorCode.INITIALISED:
-                        known = True  # an earlier `up` was cut off after this step
-                        continue
-                    why = error.text
-                patience.wait(f"a coordinator to lead ({why})", [Process(self.directory / name) for name in addresses])
+                    return self._led(ask, addresses, patience).cluster_id
+                except Refused as error:
+                    if error.code != ErrorCode.INITIALISED:
+                        raise
+                    known = True  # an earlier `up` was cut off after this step
+
+    def _led(self, ask: Callable[[], T], names: Iterable[str], patience: ProcessPatience) -> T:
+        """What a coordinator answers, asked again while none leads: the leader may change at any time."""
+        while True:
+            try:
+                return ask()
+            except LeaseholdError as error:
+                if error.code == ErrorCode.INITIALISED:
+                    raise
+                why = error.text
+            patience.wait(f"a coordinator to lead ({why})", [Process(self.directory / name) for name in names])
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
