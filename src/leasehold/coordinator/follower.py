@@ -1,7 +1,8 @@
-"""A coordinator that does not lead: its catalog, which follows the meta storage, and what it answers from it.
+"""A coordinator that does not lead: it applies each revision of the meta storage to its catalog, and answers from it.
 
-An answer is as of a revision that was read from the shared store after the request came. So it shows whatever anybody
-was told before the request was sent, revoked rights among it (INV-READ-1).
+After a request has come, the follower reads the newest revision from the shared store. It answers once its catalog has
+reached that revision. So the answer contains every change that any client had seen before the request was sent, also
+revoked rights (INV-READ-1).
 
 | request | answer |
 | --- | --- |
@@ -22,19 +23,19 @@ from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.stored_catalog import check_format, read_catalog
+from leasehold.coordinator.upkeep.retention import watched
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
 from leasehold.core.catalog.catalog import Catalog, Diverged
 from leasehold.core.membership.cluster_ids import check_same_cluster
+from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.questions.catalog import answer, is_large, tells_alone
 from leasehold.core.questions.lookups import LookUp, looked_up
 from leasehold.core.questions.rows import pages
-from leasehold.core.words import keys
 from leasehold.core.words.messages import (
     AskBackup,
     ChallengeCoordinator,
-    ClusterFacts,
     Execute,
     Message,
     PlanScan,
@@ -78,7 +79,7 @@ class Follower:
 
     @property
     def catalog(self) -> Catalog | None:
-        """As far as it has come; None before it has read one."""
+        """As of the last revision that was applied; None before the first catalog was read."""
         return self._catalog
 
     async def run(self) -> NoReturn:
@@ -96,8 +97,7 @@ class Follower:
 
     async def _follow(self, catalog: Catalog) -> NoReturn:
         self._move(catalog)
-        watch = self._storage.watch(keys.WATCH_START, keys.WATCH_END, Revision(catalog.revision + 1))
-        async with aclosing(watch) as batches:
+        async with aclosing(watched(self._storage, Revision(catalog.revision + 1))) as batches:
             async for batch in batches:
                 catalog = catalog.applying(batch)
                 check_format(catalog)
@@ -143,7 +143,8 @@ class Follower:
         check_same_cluster(request, _cluster(catalog).cluster_id)
         match request:
             case WhoAreYou():
-                yield self._facts(catalog)
+                seen = self._storage.seen_leader
+                yield cluster_facts(catalog, Term(0) if seen is None else seen.term, leader=False)
             case Execute():
                 async for page in self._shown(request, catalog):
                     yield page
@@ -167,16 +168,6 @@ class Follower:
             raise self._not_leading("has ceased to follow") from error
         except Indefinite as error:
             raise self._not_leading(f"can't find out whether its catalog is current ({error.text})") from error
-
-    def _facts(self, catalog: Catalog) -> ClusterFacts:
-        seen = self._storage.seen_leader
-        return ClusterFacts(
-            cluster_id=_cluster(catalog).cluster_id,
-            generation=_cluster(catalog).generation,
-            term=Term(0) if seen is None else seen.term,
-            leader=False,
-            coordinators=tuple(sorted(catalog.coordinators)),
-        )
 
     async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:
         check_request(request, catalog)

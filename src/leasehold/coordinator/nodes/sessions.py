@@ -11,16 +11,16 @@ import msgspec
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.open_session import EndedSession, OpenedSession
 from leasehold.coordinator.nodes.topology import Topology
-from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, same_as
+from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, watched
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import SurrenderReceived
 from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.replicas.reports import Report
-from leasehold.core.words import keys, messages
+from leasehold.core.words import messages
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Definite, LeaseholdError, Refused, Unreachable, gravest
-from leasehold.ids import NodeId, Revision, Term
+from leasehold.ids import NodeId, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
 from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS, SESSION_IDLE_NS, SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
@@ -306,21 +306,14 @@ class Sessions:
             )
 
     async def _watch(self, opening: messages.OpenSession, one: OpenedSession) -> None:
-        position = opening.watch_from
         try:
-            while True:
-                try:
-                    with reading_the_store():
-                        async with aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, position)) as batches:
-                            async for batch in batches:
-                                await one.opened.wait()
-                                await one.outbox.put_in_turn(messages.Watched(batch=batch))
-                                position = Revision(batch.revision + 1)
-                                if self._open.get(opening.node) is one:
-                                    self._retaining.delivered(opening.node, batch.revision)
-                except Compacted as compacted:
-                    with reading_the_store():
-                        position = await same_as(self._storage, Revision(position - 1), compacted)
+            with reading_the_store():
+                async with aclosing(watched(self._storage, opening.watch_from)) as batches:
+                    async for batch in batches:
+                        await one.opened.wait()
+                        await one.outbox.put_in_turn(messages.Watched(batch=batch))
+                        if self._open.get(opening.node) is one:
+                            self._retaining.delivered(opening.node, batch.revision)
         except (Compacted, FutureRevision) as error:
             await one.opened.wait()
             with reading_the_store():

@@ -1,8 +1,8 @@
 """Compacts the history of the meta storage (`core/recovery/retention.py` decides how much is kept)."""
 
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.recovery.retention import Retention
@@ -114,3 +114,16 @@ async def same_as(storage: MetaStorage, revision: Revision, compacted: Compacted
         if found is None or found.modified > revision:
             raise compacted
         return compacted.minimum
+
+
+async def watched(storage: MetaStorage, from_revision: Revision) -> AsyncGenerator[RevisionChanges]:
+    """The changes of the watched range from `from_revision` on, without an end. Raises `Compacted` if one of them is
+    compacted, not where only revisions beside the watched range are."""
+    while True:
+        try:
+            async with aclosing(storage.watch(keys.WATCH_START, keys.WATCH_END, from_revision)) as batches:
+                async for batch in batches:
+                    yield batch
+                    from_revision = Revision(batch.revision + 1)
+        except Compacted as compacted:
+            from_revision = await same_as(storage, Revision(from_revision - 1), compacted)
