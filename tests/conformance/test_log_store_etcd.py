@@ -1,13 +1,11 @@
 """The port of a log's engine, on real members of etcd."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.log.store import LogStore
 from tests.conformance.log_store_suite import Engine, LogStoreSuite
-from tests.etcd_cluster import EtcdCluster
+from tests.etcd_cluster import EtcdCluster, one_and_three_members
 
 
 class Ground:
@@ -21,12 +19,7 @@ class Ground:
         return self._cluster.store(self._prefix, try_ns=10 * SECOND_NS)  # so a slow disk fails no test
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one-member", "three-members"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    cluster = EtcdCluster(tmp_path_factory.mktemp("etcd"), request.param)
-    cluster.start()
-    yield cluster
-    cluster.kill()
+cluster = one_and_three_members()
 
 
 class TestEtcdStore(LogStoreSuite):

@@ -1,8 +1,6 @@
 """Real members of etcd that want a user or a certificate."""
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,10 +8,22 @@ import pytest
 
 from leasehold.errors import Unreachable
 from leasehold.limits.units import SECOND_NS
-from leasehold.metastorage.etcd.client import EtcdAccess
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd.endpoint import EtcdEndpoint
+from leasehold.metastorage.etcd.messages import EtcdMessage
 from leasehold.metastorage.etcd.store import EtcdStore
+from leasehold.metastorage.etcd.users import (
+    AUTH_ENABLE,
+    ROOT,
+    USER_ADD,
+    USER_GRANT_ROLE,
+    UserPassword,
+    UserRole,
+    demand_login,
+)
 from leasehold.metastorage.log.store import StoreDenied, Swap
-from tests.conformance.etcd_words import until_it_answers
+from tests.certificates import Authority
+from tests.conformance.store_words import until_it_answers
 from tests.etcd_admin import EtcdAdministrator
 from tests.etcd_cluster import EtcdCluster
 
@@ -33,7 +43,7 @@ async def test_a_user_with_a_password(one: EtcdCluster, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("loud\n")
 
     def store(prefix: str, user: str | None, password: str) -> EtcdStore:
-        access = EtcdAccess(endpoints=one.endpoints, user=user, password_file=tmp_path / password)
+        access = StoreAccess(endpoints=one.endpoints, user=user, password_file=tmp_path / password)
         return one.store(prefix, access, try_ns=20 * SECOND_NS)
 
     before = store("mine", "leasehold", "right")
@@ -77,42 +87,44 @@ async def test_a_user_with_a_password(one: EtcdCluster, tmp_path: Path) -> None:
     await administrator.close()
 
 
+@pytest.mark.parametrize("done", range(4))
+async def test_a_login_is_demanded_once_whatever_was_done_before(one: EtcdCluster, tmp_path: Path, done: int) -> None:
+    (tmp_path / "password").write_text("hush")
+    access = StoreAccess(endpoints=one.endpoints, user=ROOT, password_file=tmp_path / "password")
+    owner, stranger = one.store(access=access, try_ns=20 * SECOND_NS), one.store(try_ns=20 * SECOND_NS)
+    await until_it_answers(owner)
+    assert await owner.swap(PUT) is not None
+    steps = (
+        (USER_ADD, UserPassword(name=ROOT, password="another")),
+        (USER_GRANT_ROLE, UserRole(user=ROOT, role=ROOT)),
+        (AUTH_ENABLE, EtcdMessage()),
+    )
+    endpoint = EtcdEndpoint(one.endpoints[0], None)
+    for method, request in steps[:done]:
+        await endpoint.call(method, request, timeout_ns=20 * SECOND_NS)
+    if done == len(steps):
+        with pytest.raises(StoreDenied):
+            await demand_login(endpoint, "hush")
+        await demand_login(endpoint, "another")
+    else:
+        await demand_login(endpoint, "hush")
+        await demand_login(endpoint, "hush")
+        assert await owner.get("log/head") is not None
+        assert (await owner.members())[0].leads
+        assert await owner.size()
+    for refused in (stranger.get("log/head"), stranger.page("log", limit=1), stranger.swap(PUT)):
+        with pytest.raises(StoreDenied):
+            await refused
+    for store in (owner, stranger):
+        await store.close()
+    await endpoint.close()
+
+
 # ------------------------------------------------------------ certificates
-
-
-class Authority:
-    """A CA, and what it signed."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._name = name
-        self.certificate = folder / f"{name}.crt"
-        self._openssl("req", "-x509", *self._new_key(name), "-out", str(self.certificate), "-subj", f"/CN={name}")
-
-    def sign(self, name: str, *, days: int = 2) -> tuple[Path, Path]:
-        """The files of a certificate for 127.0.0.1, and of its key."""
-        request, certificate, extensions = (self._folder / f"{name}.{kind}" for kind in ("csr", "crt", "ext"))
-        extensions.write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
-        self._openssl("req", *self._new_key(name), "-out", str(request), "-subj", f"/CN={name}")
-        self._openssl(
-            *("x509", "-req", "-in", str(request), "-out", str(certificate), "-extfile", str(extensions)),
-            *("-CA", str(self.certificate), "-CAkey", str(self._folder / f"{self._name}.key"), "-CAcreateserial"),
-            *("-days", str(days)),
-        )
-        return certificate, self._folder / f"{name}.key"
-
-    def _new_key(self, name: str) -> tuple[str, ...]:
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        return (*curve, "-keyout", str(self._folder / f"{name}.key"))
-
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    if shutil.which("openssl") is None:
-        pytest.skip("NO OPENSSL")
     return Authority(tmp_path, "ca")
 
 
@@ -130,7 +142,7 @@ async def encrypted(authority: Authority, tmp_path: Path) -> AsyncIterator[EtcdC
 async def test_certificates(encrypted: EtcdCluster, authority: Authority, tmp_path: Path, one: EtcdCluster) -> None:
     endpoints, ca = encrypted.endpoints, authority.certificate
     certificate, key = authority.sign("client")
-    access = EtcdAccess(endpoints=endpoints, ca_file=ca, certificate_file=certificate, key_file=key)
+    access = StoreAccess(endpoints=endpoints, ca_file=ca, certificate_file=certificate, key_file=key)
     store = encrypted.store("mine", access)
     await until_it_answers(store)
     assert await store.swap(PUT) is not None
@@ -140,13 +152,13 @@ async def test_certificates(encrypted: EtcdCluster, authority: Authority, tmp_pa
 
     other = Authority(tmp_path, "other")
     strange, strange_key = other.sign("stranger")
-    encrypted_by_none = EtcdAccess(endpoints=one.endpoints, ca_file=ca)
+    encrypted_by_none = StoreAccess(endpoints=one.endpoints, ca_file=ca)
     bad = (
-        (EtcdAccess(endpoints=endpoints), "perhaps it speaks TLS only"),
-        (EtcdAccess(endpoints=endpoints, ca_file=ca), "TLS failed"),
-        (EtcdAccess(endpoints=endpoints, ca_file=ca, certificate_file=strange, key_file=strange_key), "TLS failed"),
-        (EtcdAccess(endpoints=endpoints, ca_file=key), "TLS failed"),
-        (EtcdAccess(endpoints=endpoints, ca_file=other.certificate), "its certificate is not one of the CA"),
+        (StoreAccess(endpoints=endpoints), "perhaps it speaks TLS only"),
+        (StoreAccess(endpoints=endpoints, ca_file=ca), "TLS failed"),
+        (StoreAccess(endpoints=endpoints, ca_file=ca, certificate_file=strange, key_file=strange_key), "TLS failed"),
+        (StoreAccess(endpoints=endpoints, ca_file=key), "TLS failed"),
+        (StoreAccess(endpoints=endpoints, ca_file=other.certificate), "its certificate is not one of the CA"),
         (encrypted_by_none, "it does not speak TLS"),
     )
     await asyncio.gather(*(assert_unreachable(encrypted.store("mine", one), why) for one, why in bad))

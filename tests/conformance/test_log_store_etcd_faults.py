@@ -1,23 +1,21 @@
 """Real members of etcd that die, pause, lose their quorum or run full, and requests that go on meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from leasehold.errors import Indefinite, Unreachable
-from leasehold.limits.units import MILLISECOND_NS
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
-from leasehold.metastorage.etcd.statuses import TryFailed
-from leasehold.metastorage.etcd.store import EtcdStore
-from leasehold.metastorage.log.store import MISSING, StoreFull, StoreUnsuitable, Swap
+from leasehold.errors import Indefinite
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd.client import EtcdClient
+from leasehold.metastorage.log.store import MISSING, LogStore, StoreFull, StoreUnsuitable, Swap
+from leasehold.metastorage.tries import TryFailed
 from leasehold.wire.clock import BoottimeClock
-from tests.conformance.etcd_words import until_it_answers
+from tests.conformance.log_store_faults_suite import PATIENT_NS, LogStoreFaultsSuite, Server, names, until_back
+from tests.conformance.store_words import until_it_answers
 from tests.etcd_admin import EtcdAdministrator
-from tests.etcd_cluster import EtcdCluster, EtcdServer
-
-PATIENT_NS = 60_000 * MILLISECOND_NS
+from tests.etcd_cluster import EtcdCluster
 
 
 @pytest.fixture(scope="module")
@@ -28,145 +26,19 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
     cluster.kill()
 
 
-@pytest.fixture
-async def store(three: EtcdCluster, request: pytest.FixtureRequest) -> AsyncIterator[EtcdStore]:
-    store = three.store(request.node.name)
-    await until_it_answers(store)
-    yield store
-    await store.close()
+class TestEtcdFaults(LogStoreFaultsSuite):
+    engine = "etcd"
+
+    async def alone(self, store: LogStore, last: Server) -> None:
+        (member,) = await store.members()
+        assert member.address == last.address
+        assert not (await store.size()).is_full
 
 
-class Appender:
-    """Appends numbered entries under a head, as a leader does. It looks after each answer that is not known."""
-
-    def __init__(self, store: EtcdStore) -> None:
-        self._store = store
-        self.head = 0
-        self._version = MISSING
-        self.unknown = 0
-        self.acknowledged: list[int] = []
-
-    async def append(self) -> None:
-        number = self.head + 1
-        text = b"%d" % number
-        puts = {"log/head": text, f"entry/{number:06}": text}
-        try:
-            versions = await self._store.swap(Swap(unchanged={"log/head": self._version}, puts=puts))
-        except Indefinite:
-            self.unknown += 1
-            await self._look()
-            return
-        if versions is None:  # an append of which nothing was known has happened after it was looked for
-            assert self.unknown > 0
-            await self._look()
-            return
-        self.acknowledged.append(number)
-        self.head, self._version = number, versions["log/head"]
-
-    async def append_times(self, count: int) -> None:
-        """Until so many further ones were acknowledged."""
-        wanted = len(self.acknowledged) + count
-        async with asyncio.timeout(60):
-            while len(self.acknowledged) < wanted:
-                await self.append()
-
-    async def _look(self) -> None:
-        try:
-            found = await self._store.get("log/head")
-        except Indefinite:
-            return
-        if found is not None:
-            assert int(found.value) >= self.head, "what was acknowledged is gone"
-            self.head, self._version = int(found.value), found.version
-
-
-async def names(store: EtcdStore, directory: str) -> list[int]:
-    found: list[str] = []
-    while page := await store.page(directory, f"{found[-1]}0" if found else "", limit=1000):
-        found += [name for name, _ in page]
-    return [int(name) for name in found]
-
-
-async def leader(three: EtcdCluster, store: EtcdStore) -> EtcdServer:
-    (name,) = (one.name for one in await store.members() if one.leads)
-    return three.servers[name]
-
-
-async def test_appends_go_on_while_members_die_and_pause(three: EtcdCluster, store: EtcdStore) -> None:
-    appender = Appender(store)
-    await appender.append_times(20)
-    one = await leader(three, store)
-    one.kill()
-    await appender.append_times(20)
-    one.start()
-    await until_it_answers(at(three, one))
-    two = await leader(three, store)
-    two.pause()
-    await appender.append_times(20)
-    two.resume()
-    for server in three.servers.values():
-        server.pause()
-        await appender.append_times(5)
-        server.resume()
-    entries = await names(store, "entry")
-    assert entries == [*range(1, entries[-1] + 1)], "each happened once, in order"
-    assert {*appender.acknowledged} <= {*entries}
-    assert len(appender.acknowledged) == len({*appender.acknowledged}) == 55 + 20
-    assert len(entries) - len(appender.acknowledged) <= appender.unknown <= 20
-
-
-def at(cluster: EtcdCluster, server: EtcdServer) -> EtcdStore:
-    """A client of one member only."""
-    return cluster.store("other", EtcdAccess(endpoints=(server.address,)))
-
-
-async def test_without_a_quorum_nothing_is_answered_until_it_is_back(three: EtcdCluster, store: EtcdStore) -> None:
-    assert await store.swap(Swap(unchanged={}, puts={"log/head": b"1"})) is not None
-    one, two, last = three.servers.values()
-    one.kill()
-    two.kill()
-    with pytest.raises(Indefinite):  # it may be sent before the last member knows that it is alone
-        await store.swap(Swap(unchanged={}, puts={"log/head": b"2"}))
-    (member,) = await store.members()
-    assert member.address == last.address
-    assert not (await store.size()).is_full
-    with pytest.raises(Unreachable) as caught:
-        await store.get("log/head")
-    assert f"{one.address}: nothing listens there (connection refused)" in caught.value.text
-    assert f"{last.address}: etcd answers: no leader" in caught.value.text
-    one.start()
-    two.start()
-    await until_it_answers(store)
-    found = await store.get("log/head")
-    assert found is not None
-    assert found.value in (b"1", b"2")
-
-
-async def test_a_watch_survives_its_member(three: EtcdCluster, store: EtcdStore) -> None:
-    for server in three.servers.values():
-        others = [one.address for one in three.servers.values() if one is not server]
-        watcher = three.store("watched", EtcdAccess(endpoints=(server.address, *others)))
-        writer = three.store("watched", EtcdAccess(endpoints=tuple(others)), try_ns=PATIENT_NS)
-        watch = watcher.watch("log/head")
-        async with asyncio.timeout(60):
-            await anext(watch)
-            server.kill()
-            for _ in range(5):  # the first wakes may be of a watch that was opened again
-                await until_it_answers(writer)
-                assert await writer.swap(Swap(unchanged={}, puts={"log/head": b"x"})) is not None
-                await anext(watch)
-        await watch.aclose()
-        await watcher.close()
-        await writer.close()
-        server.start()
-        back = at(three, server)
-        await until_it_answers(back)
-        await back.close()
-
-
-async def test_a_member_without_the_others_ends_its_watches(three: EtcdCluster, store: EtcdStore) -> None:
+async def test_a_member_without_the_others_ends_its_watches(three: EtcdCluster) -> None:
     first, *others = three.servers.values()
-    client = EtcdClient(EtcdAccess(endpoints=(first.address,)), BoottimeClock())
+    await until_back(three, first)
+    client = EtcdClient(StoreAccess(endpoints=(first.address,)), BoottimeClock())
     changes = client.follow(b"watched/log/head")
     async with asyncio.timeout(60):
         await anext(changes)
@@ -177,7 +49,7 @@ async def test_a_member_without_the_others_ends_its_watches(three: EtcdCluster, 
         for server in others:
             server.start()
     await client.close()
-    await until_it_answers(store)
+    await until_back(three, first)
 
 
 # ------------------------------------------------------------ one member
@@ -247,7 +119,7 @@ async def test_stores_of_two_clusters_share_one_etcd_but_endpoints_do_not_mix(
     assert [await names(store, "e") for store in stores] == [[], [1, 2], [1, 2]]
     for store in stores:
         await store.close()
-    mixed = small.store("a", EtcdAccess(endpoints=(*small.endpoints, *three.endpoints)))
+    mixed = small.store("a", StoreAccess(endpoints=(*small.endpoints, *three.endpoints)))
     await mixed.get("e/1")
     small.kill()
     with pytest.raises(StoreUnsuitable, match="another cluster"):

@@ -14,15 +14,17 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from leasehold.cli.backup import backup as backup_command
+from leasehold.cli.backup import recover as recover_command
 from leasehold.cli.backup import restore as restore_command
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
 from leasehold.cli.leader import leader as leader_commands
+from leasehold.cli.meta_storage import meta as meta_commands
 from leasehold.cli.node import node as node_commands
 from leasehold.cli.options import (
     DEFAULT_DIR,
@@ -34,7 +36,6 @@ from leasehold.cli.options import (
     Dir,
     Gossip,
     Listen,
-    LongestLease,
     Meta,
     MetaCa,
     MetaCert,
@@ -45,17 +46,14 @@ from leasehold.cli.options import (
     NodeName,
     Out,
     Seeds,
-    StoppedCoordinatorDir,
     User,
 )
 from leasehold.cli.output import Output, RowsOutput, note, report, say, show_answer
+from leasehold.cli.up import up as up_command
 from leasehold.cli.vault import vault as vault_commands
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import ExitCode, LeaseholdError, NotFound, typed
+from leasehold.errors import ExitCode, LeaseholdError, NotFound
 from leasehold.ids import StatementId
-
-if TYPE_CHECKING:
-    from leasehold.local.processes import LocalCluster
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,13 +61,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("up")(up_command)
 app.add_typer(chaos_commands, name="chaos")
 app.add_typer(leader_commands, name="leader")
+app.add_typer(meta_commands, name="meta")
 app.add_typer(node_commands, name="node")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
 app.command("backup")(backup_command)
 app.command("restore")(restore_command)
+app.command("recover")(recover_command)
 
 
 def _show_version(asked: bool) -> None:
@@ -90,67 +91,6 @@ def leasehold(
 
 
 # ---------------------------------------------------------------- a cluster on this machine
-
-
-@app.command()
-def up(
-    directory: Dir = DEFAULT_DIR,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            "--nodes", "-n", help="The number of data nodes.", show_default="the nodes that it has; 3 for a new cluster"
-        ),
-    ] = None,
-    coordinators: Annotated[
-        int | None,
-        typer.Option(
-            "--coordinators",
-            help="The number of coordinators: 1, 3 or 5. Several share a store, which is started as well.",
-            show_default="those that it has; 1 for a new cluster",
-        ),
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
-    timeout: Annotated[
-        str, typer.Option("--timeout", help="How long to wait for processes that run and make progress, such as 5m.")
-    ] = "5m",
-    output: Out = Output.TABLE,
-) -> None:
-    """Start a coordinator and its data nodes here, or those that do not run; stop them at Ctrl-C or SIGTERM."""
-    from leasehold.cli.statement import read_timeout_ns
-    from leasehold.local.processes import LocalCluster
-    from leasehold.local.stop import StopSignals, ToldToStop
-    from leasehold.wire.clock import BoottimeClock
-
-    until_ns = BoottimeClock().now_ns() + read_timeout_ns(timeout)
-    if detach:
-        local = LocalCluster(directory, tell=note, until_ns=until_ns)
-        _start(local, nodes, coordinators, output)
-        note(f"the cluster keeps running; stop it with `leasehold down --dir {typed(directory)}`")
-        return
-    signals = StopSignals()
-    local = LocalCluster(directory, pause=signals.pause, tell=note, until_ns=until_ns)
-    try:
-        with contextlib.suppress(ToldToStop):
-            _start(local, nodes, coordinators, output)
-            note("running; Ctrl-C stops it")
-            signals.wait()
-    except SystemExit:  # nobody reads its output any more
-        local.down()
-        raise
-    note("stopping")
-    local.down()
-
-
-def _start(local: "LocalCluster", nodes: int | None, coordinators: int | None, output: Output) -> None:
-    from leasehold.cli.status import show_cluster
-    from leasehold.client.coordinators import Coordinators
-
-    several = "a coordinator" if coordinators in {None, 1} else f"{coordinators} coordinators"
-    note(f"starting {several} and {'the' if nodes is None else nodes} nodes in {local.directory}")
-    local.up(nodes, coordinators)
-    local.wait_until_active()
-    with Coordinators(local.directory) as cluster:
-        show_cluster(cluster, output)
 
 
 @app.command()
@@ -334,22 +274,6 @@ def init(
     with Coordinators(coordinator_address) as cluster:
         facts = cluster.initialise()
     show_answer(output, {"cluster_id": facts.cluster_id}, f"cluster {facts.cluster_id}")
-
-
-@app.command()
-def recover(
-    directory: StoppedCoordinatorDir,
-    longest_lease: LongestLease = None,
-    output: Out = Output.TABLE,
-) -> None:
-    """Begin a new generation of the cluster from an older state of the metadata, if the newest is lost.
-
-    For a coordinator that does not run, whose meta storage was restored from a backup. Each change since that backup is
-    undone: objects, rows and rights. Nodes that have seen none of these changes recover by themselves.
-    """
-    from leasehold.cli.recover import recover as run
-
-    run(directory, longest_lease, output)
 
 
 def main() -> None:

@@ -1,15 +1,24 @@
 """The engine that keeps the meta storage of several coordinators, as a configuration says how to reach it."""
 
+from collections.abc import Iterable
+
 from leasehold.cli.config import CoordinatorConfig
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd import releases as etcd_releases
+from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.store import EtcdStore
-from leasehold.metastorage.location import StoreLocation
+from leasehold.metastorage.location import ZOOKEEPER, StoreLocation
+from leasehold.metastorage.log.store import LogStore, StoreMember
+from leasehold.metastorage.zookeeper import releases as zookeeper_releases
+from leasehold.metastorage.zookeeper.client import ZooKeeperClient
+from leasehold.metastorage.zookeeper.layout import Layout
+from leasehold.metastorage.zookeeper.store import ZooKeeperStore
 from leasehold.wire.ports import Clock
 
 
-def shared_store(config: CoordinatorConfig, location: StoreLocation, clock: Clock) -> EtcdStore:
+def shared_store(config: CoordinatorConfig, location: StoreLocation, clock: Clock) -> LogStore:
     """A client of the store at `location`."""
-    access = EtcdAccess(
+    access = StoreAccess(
         endpoints=location.endpoints,
         ca_file=config.meta_ca,
         certificate_file=config.meta_cert,
@@ -17,4 +26,13 @@ def shared_store(config: CoordinatorConfig, location: StoreLocation, clock: Cloc
         user=config.meta_user,
         password_file=config.meta_password_file,
     )
-    return EtcdStore(EtcdClient(access, clock), location.name, clock, quota_bytes=config.meta_quota)
+    if location.scheme == ZOOKEEPER:
+        layout = Layout(location.name)
+        return ZooKeeperStore(ZooKeeperClient(access, layout.root, clock), layout, quota_bytes=config.meta_quota)
+    return EtcdStore(EtcdClient(access, clock), location.name, quota_bytes=config.meta_quota)
+
+
+def release_warnings(location: StoreLocation, members: Iterable[StoreMember]) -> tuple[str, ...]:
+    """A line for each member of the store at `location` that should be upgraded."""
+    releases = zookeeper_releases if location.scheme == ZOOKEEPER else etcd_releases
+    return releases.release_warnings(members)

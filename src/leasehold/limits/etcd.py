@@ -3,17 +3,10 @@
 from typing import Final
 
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
-ETCD_REQUEST_NS: Final = 4 * SECOND_NS
-"""How long members are asked in turn, until a request has no answer. The last try may end STORE_TRY_NS later."""
 ETCD_LOGIN_NS: Final = 2 * SECOND_NS
 """One try to log in: a member hashes the password on purpose slowly."""
-ETCD_ROUND_PAUSE_NS: Final = 100 * MILLISECOND_NS
-"""Before all members are asked again."""
-ETCD_WATCH_PAUSE_MIN_NS: Final = 100 * MILLISECOND_NS
-ETCD_WATCH_PAUSE_MAX_NS: Final = 2 * SECOND_NS
-"""Before a watch that broke is opened again."""
 ETCD_KEEPALIVE_NS: Final = 10 * SECOND_NS
 """Between pings while a watch is open; etcd ends connections with pings less than 5 s apart."""
 ETCD_KEEPALIVE_TIMEOUT_NS: Final = 2 * SECOND_NS
@@ -28,6 +21,5 @@ ETCD_REPEATED_MAX: Final = 4_096
 """Elements of one field in a message from etcd."""
 ETCD_URLS_MAX: Final = 4
 """Of one member that are tried."""
-ETCD_PASSWORD_BYTES_MAX: Final = 1_024
 ETCD_QUOTA_RESERVE_PARTS: Final = 20
 """Free pages inside etcd's file do not count as used, unless less than this part of the quota is left for the file."""

@@ -11,6 +11,14 @@ STORE_SWAP_KEYS_MAX: Final = 32
 STORE_SWAP_BYTES_MAX: Final = 768 * 1024
 STORE_TRY_NS: Final = 400 * MILLISECOND_NS
 """One try of a request at one member; then the next member is asked."""
+STORE_REQUEST_NS: Final = 4 * SECOND_NS
+"""How long members are asked in turn, until a request has no answer. The last try may end STORE_TRY_NS later."""
+STORE_ROUND_PAUSE_NS: Final = 100 * MILLISECOND_NS
+"""Before all members are asked again."""
+STORE_WATCH_PAUSE_MIN_NS: Final = 100 * MILLISECOND_NS
+STORE_WATCH_PAUSE_MAX_NS: Final = 2 * SECOND_NS
+"""Before a watch that broke is opened again."""
+STORE_PASSWORD_BYTES_MAX: Final = 1_024
 LOG_ENTRY_INLINE_BYTES_MAX: Final = 512 * 1024
 """A larger body of an entry lies in parts of this size."""
 LOG_HEAD_POLL_NS: Final = SECOND_NS

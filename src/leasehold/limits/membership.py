@@ -46,6 +46,8 @@ GENERATION_GAP: Final = 1_000_000
 NUMBERS_PER_SECOND: Final = 10
 """How much farther for each second since the last generation began: more than a lost history gave out, or another
 generation that began in the same restored state."""
+JUMPS_EVERY_S: Final = 60
+"""How often terms jump at most, on average since GENERATIONS_SINCE."""
 GENERATIONS_SINCE: Final = 1_735_689_600
 """2025, in seconds since 1970: a cluster's first generation began no earlier."""
 ORIGINS_MAX: Final = 64

@@ -193,4 +193,4 @@ assert log.LEADERSHIP_DURATION_MIN_NS < log.LEADERSHIP_DURATION_NS < log.LEADERS
 assert log.LEADERSHIP_BEAT_NS * 3 < log.LEADERSHIP_DURATION_MIN_NS, "a leadership must outlast two lost beats"
 assert lease.LEADER_POLL_NS < lease.LEADER_COURTESY_NS < lease.LEADER_ASIDE_NS, "a successor looks up in time"
 assert lease.LEADER_POLL_NS <= log.LEADERSHIP_BEAT_NS, "a challenger sees every beat in time"
-assert etcd.ETCD_REQUEST_NS > log.STORE_ENDPOINTS_MAX * log.STORE_TRY_NS, "each member is asked once"
+assert log.STORE_REQUEST_NS > log.STORE_ENDPOINTS_MAX * log.STORE_TRY_NS, "each member is asked once"

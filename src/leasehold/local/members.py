@@ -1,40 +1,44 @@
-"""The members of an etcd that `leasehold up` runs for the coordinators of one machine, each with a folder `meta-N`.
+"""The members of the store that `leasehold up` runs for the coordinators of one machine, each with a folder `meta-N`.
 
 Their ports are drawn once and written down before the first member starts, since the members know each other by them.
-The number of coordinators stands beside them, for an `up` that follows one that was killed.
+The number of coordinators stands beside them, for an `up` that follows one that was killed. The members let in only
+who knows a password, which lies in a file for the owner of the cluster.
 """
 
-import os
-import shutil
+import secrets
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadDirectory, BadSettings
+from leasehold.errors import BadDirectory, BadSettings, Refused
 from leasehold.limits.processes import STORE_MEMBERS
+from leasehold.local.engine import LocalEngine, LocalMember
+from leasehold.local.etcd import LocalEtcd
 from leasehold.local.files import write_whole
 from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
+from leasehold.local.zookeeper import LocalZooKeeper
 
 MEMBERS_FILE: Final = "members.json"
-PROGRAM_VARIABLE: Final = "LEASEHOLD_ETCD"
+PASSWORD_FILE: Final = "members.password"  # noqa: S105 - the name of a file
 LOG_NAME: Final = "cluster"
 """Of the cluster's log: nobody else uses these members."""
-
-
-class _Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    client: int
-    """Its port for coordinators."""
-    peer: int
-    """Its port for the other members."""
+_PASSWORD_BYTES: Final = 16
 
 
 class _MembersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: int
+    engine: str = "etcd"
     coordinators: int
-    members: dict[str, _Member]
+    members: dict[str, LocalMember]
+
+
+_ENGINES: Final[tuple[LocalEngine, ...]] = (LocalEtcd(), LocalZooKeeper())
+ENGINES: Final = {one.scheme: one for one in _ENGINES}
+"""In the order in which they are preferred."""
 
 
 class LocalMembers:
@@ -43,16 +47,38 @@ class LocalMembers:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = directory / MEMBERS_FILE
+        self._password_file = directory / PASSWORD_FILE
 
-    def draw(self, coordinators: int) -> None:
-        """Writes down the members, their ports and how many coordinators share them, unless that has been done."""
+    def choose(self, coordinators: int | None, meta: str | None) -> LocalEngine | None:
+        """The store that so many coordinators will share: the one that they have, else `meta`, else the first that can
+        run here; None for one coordinator. Raises `BadSettings` (NO_STORE) if it can't run here, and `Refused` if they
+        have another than `meta`."""
+        file = self._read()
+        if meta is not None and (coordinators or (file and file.coordinators)) in {None, 1}:
+            raise BadSettings("one coordinator shares its meta storage with nobody", hint="give --coordinators 3 too")
+        if meta is not None and file is not None and meta != file.engine:
+            raise Refused(
+                f"the cluster in {self._directory} has its meta storage in {file.engine}",
+                code=ErrorCode.OTHER_COORDINATORS,
+                hint="leave out --meta, or choose another --dir for a new cluster",
+            )
+        if file is None and coordinators in {None, 1}:
+            return None
+        wanted = file.engine if file is not None else meta
+        return _usable(list(ENGINES.values()) if wanted is None else [ENGINES[wanted]])
+
+    def draw(self, engine: LocalEngine, coordinators: int) -> None:
+        """Writes down the members, their ports, their password, and how many coordinators share them, unless that has
+        been done."""
         if self._file.exists():
             return
-        ports = iter(lasting_ports(2 * STORE_MEMBERS))
+        ports = iter(lasting_ports(3 * STORE_MEMBERS))
         members = {
-            f"meta-{number}": _Member(client=next(ports), peer=next(ports)) for number in range(1, STORE_MEMBERS + 1)
+            f"meta-{number}": LocalMember(client=next(ports), peer=next(ports), election=next(ports))
+            for number in range(1, STORE_MEMBERS + 1)
         }
-        file = _MembersFile(format=1, coordinators=coordinators, members=members)
+        write_whole(self._password_file, secrets.token_hex(_PASSWORD_BYTES).encode())
+        file = _MembersFile(format=2, engine=engine.scheme, coordinators=coordinators, members=members)
         write_whole(self._file, msgspec.json.encode(file))
 
     def coordinators(self) -> int | None:
@@ -61,57 +87,69 @@ class LocalMembers:
         return None if file is None else file.coordinators
 
     def processes(self) -> list[Process]:
-        return [Process(self._directory / name) for name in self._members()]
+        file = self._read()
+        return [] if file is None else [Process(self._directory / name) for name in file.members]
 
-    def location(self) -> str | None:
-        """What a coordinator gets as --meta; None if there are no members."""
-        members = self._members()
-        addresses = ",".join(f"{LOOPBACK}:{one.client}" for one in members.values())
-        return f"etcd://{addresses}/{LOG_NAME}" if members else None
+    def settings(self) -> dict[str, str]:
+        """The settings by which a coordinator reaches them; none if there are no members."""
+        file = self._read()
+        if file is None:
+            return {}
+        found = {"meta": f"{file.engine}://{','.join(_addresses(file))}/{LOG_NAME}"}
+        engine = ENGINES[file.engine]
+        if self._password_file.exists():
+            found |= {"meta_user": engine.user, "meta_password_file": str(self._password_file)}
+        if engine.quota is not None:
+            found["meta_quota"] = engine.quota
+        return found
+
+    def words(self) -> list[str]:
+        """The settings as options of a command."""
+        return [word for name, value in self.settings().items() for word in (f"--{name.replace('_', '-')}", value)]
 
     def start(self, process: Process) -> None:
         """Starts a member; it has joined the others once most of them run."""
-        members = self._members()
-        own = members[process.name]
-        urls = {name: f"http://{LOOPBACK}:{one.peer}" for name, one in members.items()}
-        client = f"http://{LOOPBACK}:{own.client}"
-        options = {
-            "name": process.name,
-            "data-dir": str(process.directory / "data"),
-            "listen-client-urls": client,
-            "advertise-client-urls": client,
-            "listen-peer-urls": urls[process.name],
-            "initial-advertise-peer-urls": urls[process.name],
-            "initial-cluster": ",".join(f"{name}={url}" for name, url in urls.items()),
-            "initial-cluster-token": LOG_NAME,
-            "log-level": "warn",
-        }
-        process.run([find_etcd(), *(f"--{name}={value}" for name, value in options.items())])
-
-    def _members(self) -> dict[str, _Member]:
         file = self._read()
-        return {} if file is None else file.members
+        assert file is not None
+        process.run(ENGINES[file.engine].command(process.directory, file.members, LOG_NAME))
+
+    def protect(self, wait: Callable[[str], None]) -> None:
+        """As `LocalEngine.protect`, for members that run."""
+        file = self._read()
+        if file is not None and self._password_file.exists():
+            ENGINES[file.engine].protect(_addresses(file), self._password_file.read_text(), wait)
 
     def _read(self) -> _MembersFile | None:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=_MembersFile)
-        except FileNotFoundError:
+            file = msgspec.json.decode(self._file.read_bytes(), type=_MembersFile)
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, msgspec.MsgspecError) as error:
-            raise BadDirectory(
-                f"{self._file} is damaged: {error}", code=ErrorCode.CORRUPT, hint="restore it, or use another --dir"
-            ) from error
+            raise self._damaged(str(error)) from error
+        if file.engine not in ENGINES:
+            raise self._damaged(f"there is no store {file.engine!r}")
+        return file
+
+    def _damaged(self, why: str) -> BadDirectory:
+        hint = "restore it, or use another --dir"
+        return BadDirectory(f"{self._file} is damaged: {why}", code=ErrorCode.CORRUPT, hint=hint)
 
 
-def find_etcd() -> str:
-    """The program of etcd: `$LEASEHOLD_ETCD`, or the one on the PATH. Raises `BadSettings` where there is none."""
-    given = os.environ.get(PROGRAM_VARIABLE)
-    found = shutil.which(given or "etcd")
-    if found is None:
-        what = f"{PROGRAM_VARIABLE} is {given!r}, which is no program" if given else "there is no etcd on the PATH"
-        raise BadSettings(
-            f"several coordinators need a store to share, and {what}",
-            code=ErrorCode.NO_STORE,
-            hint="install it, on Debian and Ubuntu with `apt-get install etcd-server`",
-        )
-    return found
+def _addresses(file: _MembersFile) -> list[str]:
+    return [f"{LOOPBACK}:{one.client}" for one in file.members.values()]
+
+
+def _usable(engines: Sequence[LocalEngine]) -> LocalEngine:
+    refused: list[BadSettings] = []
+    for engine in engines:
+        try:
+            engine.check()
+        except BadSettings as error:
+            refused.append(error)
+        else:
+            return engine
+    raise BadSettings(
+        f"several coordinators need a store to share: {'; '.join(error.text for error in refused)}",
+        code=ErrorCode.NO_STORE,
+        hint="; or ".join(error.hint for error in refused),
+    )

@@ -8,6 +8,7 @@
 With several coordinators:
 <directory>/coordinator-1/ ..   a replica of the meta storage, addresses, pid and log
 <directory>/members.json        the members of the store that keeps the meta storage
+<directory>/members.password    the password that they demand
 <directory>/meta-1/ ..          a member's data, pid and log
 """
 
@@ -15,7 +16,7 @@ import contextlib
 import fcntl
 import os
 import signal
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -45,7 +46,7 @@ from leasehold.local.files import (
     write_whole,
 )
 from leasehold.local.gossip import KEY_SCRATCH, gossip_words, make_key
-from leasehold.local.members import MEMBERS_FILE, LocalMembers, find_etcd
+from leasehold.local.members import MEMBERS_FILE, PASSWORD_FILE, LocalMembers
 from leasehold.local.patience import ProcessPatience
 from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
@@ -95,10 +96,10 @@ class LocalCluster:
         known = ", ".join(process.name for process in processes)
         raise NotFound(f"no process {name!r} in {self.directory}", hint=f"there are {known}")
 
-    def up(self, nodes: int | None = None, coordinators: int | None = None) -> ClusterFile:
+    def up(self, nodes: int | None = None, coordinators: int | None = None, meta: str | None = None) -> ClusterFile:
         """Starts every process that does not run, and makes the cluster first if the directory is empty. `nodes` and
-        `coordinators` are by default the numbers that the cluster has, LOCAL_NODES and 1 for a new one. A node that was
-        removed is left out.
+        `coordinators` are by default the numbers that the cluster has, LOCAL_NODES and 1 for a new one. Several share
+        the store `meta`, one of `ENGINES`; by default one that can run here. A node that was removed is left out.
 
         Can be called again after it was killed at any step. Raises `Refused` (RUNNING) if all of it runs already,
         `BadDirectory` for a directory that holds other files.
@@ -110,8 +111,7 @@ class LocalCluster:
                 f"{coordinators} coordinators on one machine",
                 hint=f"choose one of {', '.join(map(str, LOCAL_COORDINATORS))}",
             )
-        if coordinators in LOCAL_COORDINATORS[1:]:
-            find_etcd()
+        engine = self._members.choose(coordinators, meta)
         self._check_directory()
         with self._alone():
             file = self._known()
@@ -135,12 +135,14 @@ class LocalCluster:
                     )
             make_key(self.directory)
             patience = self._patience()
-            if coordinators is not None and coordinators in LOCAL_COORDINATORS[1:]:
-                self._members.draw(coordinators)
+            if engine is not None and coordinators is not None:
+                self._members.draw(engine, coordinators)
             for member in self._members.processes():
                 if member.running() is None:
                     self._members.start(member)
-            addresses = self._start_coordinators(self._known_coordinators(file), patience)
+            self._members.protect(lambda what: patience.wait(what, self._members.processes()))
+            needed = self._members.processes()
+            addresses = self._start_coordinators(self._known_coordinators(file), patience, needed)
             cluster_id = self._initialise(addresses, patience, known=file is not None)
             file = ClusterFile(format=CLUSTER_FILE_VERSION, cluster_id=cluster_id, coordinators=addresses, nodes=names)
             write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
@@ -207,17 +209,33 @@ class LocalCluster:
         """Starts the only coordinator unless it runs, at its old address if it has one, since nodes know that."""
         return self._start_coordinators({COORDINATOR: address}, self._patience())[COORDINATOR]
 
-    def _start_coordinators(self, known: Mapping[str, str | None], patience: ProcessPatience) -> dict[str, str]:
-        """Starts those that do not run, each at its old address if it has one. Returns the addresses by name."""
+    def _start_coordinators(
+        self, known: Mapping[str, str | None], patience: ProcessPatience, needed: Sequence[Process] = ()
+    ) -> dict[str, str]:
+        """Starts those that do not run, each at its old address if it has one. Returns the addresses by name. Raises
+        `Refused` (DID_NOT_START) as soon as one of these, or of the processes that they need, has ended."""
         processes = [Process(self.directory / name) for name in known]
-        location = self._members.location()
         for process in processes:
             if process.running() is None:
-                listen = known[process.name] or f"{LOOPBACK}:{lasting_ports(1)[0]}"
-                where = ["--dir", str(process.directory), "--listen", listen]
-                store = [] if location is None else ["--meta", location]
-                process.start(["coordinator", *where, *store, *gossip_words(process.directory)])
-        return {process.name: _wait_until_up(process, patience) for process in processes}
+                self._spawn_coordinator(process, known[process.name])
+        return {one.name: self._listening(one, known[one.name], patience, needed) for one in processes}
+
+    def _spawn_coordinator(self, process: Process, known: str | None) -> None:
+        listen = known or f"{LOOPBACK}:{lasting_ports(1)[0]}"
+        where = ["--dir", str(process.directory), "--listen", listen]
+        process.start(["coordinator", *where, *self._members.words(), *gossip_words(process.directory)])
+
+    def _listening(
+        self, process: Process, known: str | None, patience: ProcessPatience, needed: Sequence[Process]
+    ) -> str:
+        """The address of a coordinator once it listens; at another port if somebody took the one that was drawn."""
+        while True:
+            try:
+                return _wait_until_up(process, patience, needed)
+            except Refused:
+                if known or not process.last_words().startswith(f"error [{ErrorCode.PORT_IN_USE}]"):
+                    raise
+                self._spawn_coordinator(process, None)
 
     def start(self, name: str) -> Process:
         """Starts a process of the cluster by its name or number. Raises `Refused` if it runs, and as `start_node`."""
@@ -335,7 +353,8 @@ class LocalCluster:
 
 
 def _ours(name: str) -> bool:
-    own = {CLUSTER_FILE, CLUSTER_FILE + ".new", KEY_FILE, KEY_SCRATCH, MEMBERS_FILE, MEMBERS_FILE + ".new", "up.lock"}
+    written = {CLUSTER_FILE, MEMBERS_FILE, PASSWORD_FILE}
+    own = {*written, *(f"{one}.new" for one in written), KEY_FILE, KEY_SCRATCH, "up.lock"}
     return name in own or name.startswith(("node-", COORDINATOR, "meta-"))
 
 
@@ -344,10 +363,12 @@ def _coordinator_names(count: int) -> dict[str, None]:
     return dict.fromkeys(names)
 
 
-def _wait_until_up(process: Process, patience: ProcessPatience) -> str:
-    """The address of a process, once it listens."""
+def _wait_until_up(process: Process, patience: ProcessPatience, needed: Sequence[Process] = ()) -> str:
+    """The address of a process, once it listens, which it does only while those run that it needs."""
     while True:
         address = read_address(process.directory)
         if address is not None:
             return address
+        for one in needed:
+            one.check_runs()
         patience.wait(f"{process.name} to listen", [process])

@@ -1,13 +1,16 @@
 """The members of a local etcd: their ports, their commands, and what is said where there is no etcd."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from leasehold.cli.up import LocalStore
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, Refused
-from leasehold.local.members import MEMBERS_FILE, PROGRAM_VARIABLE, LocalMembers, find_etcd
+from leasehold.local.etcd import PROGRAM_VARIABLE, LocalEtcd, find_etcd
+from leasehold.local.members import ENGINES, MEMBERS_FILE, LocalMembers
 from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.location import parse_location
 
@@ -18,25 +21,42 @@ def program(at: Path) -> str:
     return str(at)
 
 
-def test_the_ports_are_drawn_once(tmp_path: Path) -> None:
+def test_the_ports_and_the_password_are_drawn_once(tmp_path: Path) -> None:
     members = LocalMembers(tmp_path)
-    assert members.location() is None
+    assert members.settings() == {}
+    assert members.words() == []
     assert members.processes() == []
     assert members.coordinators() is None
-    members.draw(3)
-    location = members.location()
-    assert location is not None
-    assert len(parse_location(location).endpoints) == 3
-    members.draw(5)
-    assert LocalMembers(tmp_path).location() == location
+    members.draw(LocalEtcd(), 3)
+    settings = members.settings()
+    assert len(parse_location(settings["meta"]).endpoints) == 3
+    assert members.words()[:4] == ["--meta", settings["meta"], "--meta-user", "root"]
+    password = Path(settings["meta_password_file"])
+    assert stat.S_IMODE(password.stat().st_mode) == 0o600
+    drawn = password.read_text()
+    assert len(drawn) == 32
+    members.draw(LocalEtcd(), 5)
+    assert LocalMembers(tmp_path).settings() == settings
     assert LocalMembers(tmp_path).coordinators() == 3
+    assert password.read_text() == drawn
     assert [one.name for one in members.processes()] == ["meta-1", "meta-2", "meta-3"]
 
 
-def test_a_damaged_file_of_members_is_told(tmp_path: Path) -> None:
-    (tmp_path / MEMBERS_FILE).write_text("{")
+@pytest.mark.parametrize("content", ["{", '{"format": 3, "engine": "redis", "coordinators": 3, "members": {}}'])
+def test_a_damaged_file_of_members_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / MEMBERS_FILE).write_text(content)
     with pytest.raises(BadDirectory, match="damaged"):
-        LocalMembers(tmp_path).location()
+        LocalMembers(tmp_path).words()
+
+
+def test_members_of_the_first_format_have_no_password(tmp_path: Path) -> None:
+    member = '{"client": 20001, "peer": 20002}'
+    (tmp_path / MEMBERS_FILE).write_text(f'{{"format": 1, "coordinators": 3, "members": {{"meta-1": {member}}}}}')
+    assert LocalMembers(tmp_path).words() == ["--meta", "etcd://127.0.0.1:20001/cluster"]
+
+
+def test_up_offers_the_stores_that_there_are() -> None:
+    assert set(LocalStore) == set(ENGINES)
 
 
 def test_the_program_is_the_one_that_is_named_or_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +91,7 @@ def test_up_keeps_to_the_number_of_coordinators_with_which_it_began(
     if begun == 1:
         (directory / "coordinator").mkdir()
     else:
-        LocalMembers(directory).draw(begun)
+        LocalMembers(directory).draw(LocalEtcd(), begun)
     with pytest.raises(Refused, match=f"has {begun} coordinators") as caught:
         LocalCluster(directory).up(coordinators=asked)
     assert caught.value.code == ErrorCode.OTHER_COORDINATORS

@@ -1,17 +1,16 @@
 """Requests to a cluster of etcd, by way of any of its members.
 
-Each try at one member lasts at most `STORE_TRY_NS`. A try that failed is followed by one at the next member, until
-`ETCD_REQUEST_NS` have passed. A member that failed is asked last by the requests that follow.
+Members are asked in turn (`metastorage.tries`), each for at most `STORE_TRY_NS`.
 
 **A write is sent again only if it surely did not happen.** A member may apply a request long after the client gave up.
 So a write is sent only over a connection over which the member has answered a question about itself (`_meet`). Where
 there is none, the write goes elsewhere. Once it was sent, only an answer which proves that it was not proposed leads to
-another try (`statuses`). After all else the write raises `Indefinite`, and the caller looks. Of a write that raises
-`Unreachable` it is known that it was never sent.
+another try (`statuses`).
 
 **An answer is never older than one before.** The header of each answer has the revision of the member. Below the
-largest one that this client had seen when it sent the request, the answer is stale, and another member is asked. Some
-releases answer so (`releases`), and a cluster that was set back does.
+largest one that this client had seen when it sent the request, the answer is stale, and another member is asked. A
+cluster that was set back answers so, and so can members of some releases (`releases`). A read at such a member comes
+after a deletion of nothing: that is a write, so its answer has a revision at or above all that was answered before.
 
 **All endpoints belong to one cluster.** Another cluster id than that of the first answer is `StoreUnsuitable`.
 """
@@ -19,31 +18,24 @@ releases answer so (`releases`), and a cluster that was set back does.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from pathlib import Path
 
 import grpc
-import msgspec
 
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, Indefinite, Refused, Unreachable
 from leasehold.ids import NODE_ADDRESS
-from leasehold.limits.etcd import (
-    ETCD_LOGIN_NS,
-    ETCD_PASSWORD_BYTES_MAX,
-    ETCD_REQUEST_NS,
-    ETCD_ROUND_PAUSE_NS,
-    ETCD_URLS_MAX,
-)
+from leasehold.limits.etcd import ETCD_LOGIN_NS, ETCD_URLS_MAX
 from leasehold.limits.log import STORE_TRY_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.metastorage.access import StoreAccess, file_content
 from leasehold.metastorage.etcd.endpoint import EtcdEndpoint
 from leasehold.metastorage.etcd.messages import (
     AUTHENTICATE,
+    DELETE_RANGE,
     MEMBER_LIST,
     RANGE,
     STATUS,
     A,
     AuthenticateRequest,
+    DeleteRangeRequest,
     EtcdMember,
     EtcdMessage,
     EtcdMethod,
@@ -54,49 +46,35 @@ from leasehold.metastorage.etcd.messages import (
     WatchRequest,
 )
 from leasehold.metastorage.etcd.protobuf import M
-from leasehold.metastorage.etcd.releases import check_release
-from leasehold.metastorage.etcd.statuses import TokenRefused, TryFailed
+from leasehold.metastorage.etcd.releases import can_read_stale, check_release
+from leasehold.metastorage.etcd.statuses import TokenRefused
 from leasehold.metastorage.log.store import StoreDenied, StoreUnsuitable
+from leasehold.metastorage.tries import MemberTurns, TryFailed
 from leasehold.wire.ports import Clock
-
-
-class EtcdAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """Where etcd is, and how it knows its user. It holds names of files only, so it may be logged."""
-
-    endpoints: tuple[str, ...]
-    """Each `host:port`."""
-    ca_file: Path | None = None
-    """With this file connections are encrypted."""
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    user: str | None = None
-    password_file: Path | None = None
-    """Read at each login; a line feed at its end does not belong to the password."""
 
 
 class EtcdClient:
     """One client of one cluster, which waits `try_ns` for an answer of one member. Used on one event loop."""
 
-    def __init__(self, access: EtcdAccess, clock: Clock, *, try_ns: int = STORE_TRY_NS) -> None:
+    def __init__(self, access: StoreAccess, clock: Clock, *, try_ns: int = STORE_TRY_NS) -> None:
         assert access.endpoints
         self.revision = 0
         """The largest one of any answer."""
         self._access = access
-        self._clock = clock
         self._try_ns = try_ns
         self._credentials = _credentials(access)
-        self._endpoints = [EtcdEndpoint(address, self._credentials) for address in access.endpoints]
-        """Those that failed last are at the end."""
+        self._turns = MemberTurns(
+            "etcd", [EtcdEndpoint(address, self._credentials) for address in access.endpoints], clock
+        )
         self._cluster: tuple[int, str] | None = None
         """The cluster id, and the address that told it first."""
         self._token = ""
         self._login = asyncio.Lock()
-        self._is_closed = False
 
     @property
     def asks_first(self) -> str:
         """The address of the member that gets the next request."""
-        return self._endpoints[0].address
+        return self._turns.first.address
 
     async def read(self, method: EtcdMethod[M, A], request: M) -> A:
         """Asks until one member answers: only for what may happen twice. Raises `Unreachable` and definite errors."""
@@ -111,7 +89,7 @@ class EtcdClient:
         """Yields at the beginning, then after each change of `key`, until a fault ends it: `TryFailed`, or any error of
         `read`."""
         found = await self.read(RANGE, RangeRequest(key=key, keys_only=True))
-        endpoint = self._endpoints[0]
+        endpoint = self._turns.first
         create = WatchCreateRequest(key=key, start_revision=found.header.revision + 1, fragment=True)
         request = WatchRequest(create_request=create)
         try:
@@ -124,7 +102,7 @@ class EtcdClient:
                     if answer.events and not answer.fragment:
                         yield
         except TryFailed:
-            self._ask_last(endpoint)
+            self._turns.ask_last(endpoint)
             raise
         except TokenRefused as refused:  # the read before the next watch logs in
             raise TryFailed(f"it refused the token: {refused.reason}", may_happen=False) from refused
@@ -133,13 +111,13 @@ class EtcdClient:
         """The endpoints that answer, each with what its member tells. Raises `Unreachable` if none does."""
         found: list[tuple[str, StatusResponse]] = []
         reasons: dict[str, str] = {}
-        for endpoint in tuple(self._endpoints):
+        for endpoint in self._turns.all:
             try:
                 found.append((endpoint.address, await self._look(endpoint)))
             except TryFailed as failed:
                 reasons[endpoint.address] = failed.reason
         if not found:
-            raise _unreachable(reasons)
+            raise self._turns.unreachable(reasons)
         return found
 
     async def members(self) -> list[tuple[EtcdMember, str, StatusResponse]]:
@@ -153,38 +131,25 @@ class EtcdClient:
                 found.append((member, *told))
         return found
 
-    def check_open(self) -> None:
-        """Raises `Refused` with code CLOSED after `close`."""
-        if self._is_closed:
-            raise Refused("this client of etcd is closed", code=ErrorCode.CLOSED, hint="open it again")
+    def watch(self, key: bytes) -> AsyncGenerator[None, None]:
+        """As `follow`, but hides every fault, until the client is closed."""
+        return self._turns.watch(lambda: self.follow(key))
 
     async def close(self) -> None:
         """Ends all connections; idempotent."""
-        self._is_closed = True
-        for endpoint in tuple(self._endpoints):
+        self._turns.close()
+        for endpoint in self._turns.all:
             await endpoint.close()
 
     # ------------------------------------------------------------ requests
 
     async def _request(self, method: EtcdMethod[M, A], request: M, *, may_repeat: bool) -> A:
-        deadline_ns = self._clock.now_ns() + ETCD_REQUEST_NS
-        reasons: dict[str, str] = {}
-        while True:
-            for endpoint in tuple(self._endpoints):
-                self.check_open()
-                try:
-                    return await self._try(endpoint, method, request)
-                except TryFailed as failed:
-                    self._ask_last(endpoint)
-                    reasons[endpoint.address] = failed.reason
-                    if failed.may_happen and not may_repeat:
-                        raise _unknown(endpoint.address, failed.reason) from failed
-                if self._clock.now_ns() >= deadline_ns:
-                    raise _unreachable(reasons)
-            await self._clock.sleep_until(min(deadline_ns, self._clock.now_ns() + ETCD_ROUND_PAUSE_NS))
+        return await self._turns.ask(lambda one: self._try(one, method, request), may_repeat=may_repeat)
 
     async def _try(self, endpoint: EtcdEndpoint, method: EtcdMethod[M, A], request: M) -> A:
-        await self._meet(endpoint)
+        release = await self._meet(endpoint)
+        if isinstance(request, RangeRequest) and can_read_stale(release):
+            await self._delete_nothing(endpoint, request)
         seen = self.revision
         answer = await self._ask(endpoint, method, request)
         self._check_cluster(endpoint.address, answer.header)
@@ -194,13 +159,24 @@ class EtcdClient:
         self.revision = max(self.revision, answer.header.revision)
         return answer
 
-    async def _meet(self, endpoint: EtcdEndpoint) -> None:
-        """Returns once a member which may be asked has answered over the connection that stands."""
+    async def _delete_nothing(self, endpoint: EtcdEndpoint, request: RangeRequest) -> None:
+        """Raises `revision` to that of the newest write. No key of ours ends with a zero."""
+        nothing = DeleteRangeRequest(key=request.key + b"\0")
+        try:
+            answer = await self._ask(endpoint, DELETE_RANGE, nothing)
+        except TryFailed as failed:
+            raise TryFailed(failed.reason, may_happen=False) from failed
+        self._check_cluster(endpoint.address, answer.header)
+        self.revision = max(self.revision, answer.header.revision)
+
+    async def _meet(self, endpoint: EtcdEndpoint) -> str:
+        """The release of a member which may be asked, once it has answered over the connection that stands."""
         if endpoint.status is None or not endpoint.is_connected:
             endpoint.status = None
             endpoint.status = await self._look(endpoint)
         if endpoint.status.is_learner:
             raise TryFailed("it is a learner", may_happen=False)
+        return endpoint.status.version
 
     async def _look(self, endpoint: EtcdEndpoint) -> StatusResponse:
         try:
@@ -232,7 +208,7 @@ class EtcdClient:
             async with asyncio.timeout(ETCD_LOGIN_NS / SECOND_NS), self._login:
                 if self._token != refused:
                     return
-                request = AuthenticateRequest(name=self._access.user or "", password=_password(self._access))
+                request = AuthenticateRequest(name=self._access.user or "", password=self._access.password())
                 answer = await endpoint.call(AUTHENTICATE, request, timeout_ns=ETCD_LOGIN_NS)
                 self._check_cluster(endpoint.address, answer.header)
                 if not (answer.token.isascii() and answer.token.isprintable()):
@@ -266,43 +242,10 @@ class EtcdClient:
             text = f"etcd at {address} belongs to another cluster than etcd at {first} did"
             raise StoreUnsuitable(text, hint="name endpoints of one cluster of etcd only")
 
-    def _ask_last(self, endpoint: EtcdEndpoint) -> None:
-        self._endpoints.remove(endpoint)
-        self._endpoints.append(endpoint)
 
-
-def _credentials(access: EtcdAccess) -> grpc.ChannelCredentials | None:
+def _credentials(access: StoreAccess) -> grpc.ChannelCredentials | None:
     if access.ca_file is None:
         return None
-    key, certificate = (None if path is None else _content(path) for path in (access.key_file, access.certificate_file))
-    return grpc.ssl_channel_credentials(_content(access.ca_file), key, certificate)
-
-
-def _password(access: EtcdAccess) -> str:
-    if access.password_file is None:
-        raise BadSettings("etcd wants a password, and no file of one is set", hint="set meta_password_file")
-    content = _content(access.password_file)
-    if len(content) > ETCD_PASSWORD_BYTES_MAX:
-        raise BadSettings(f"{access.password_file} is too large for a password", hint="write the password alone")
-    try:
-        return content.decode().removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise BadSettings(f"{access.password_file} is not UTF-8", hint="write the password as text") from error
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadSettings(f"{path} can't be read: {error.strerror}", hint="check its name, owner and mode") from error
-
-
-def _unreachable(reasons: dict[str, str]) -> Unreachable:
-    each = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
-    hint = "check that most members of etcd run and can be reached"
-    return Unreachable(f"no member of etcd could answer: {each}", hint=hint)
-
-
-def _unknown(address: str, reason: str) -> Indefinite:
-    text = f"it is not known whether etcd at {address} did what it was asked: {reason}"
-    return Indefinite(text, hint="look whether it happened")
+    files = (access.key_file, access.certificate_file)
+    key, certificate = (None if path is None else file_content(path) for path in files)
+    return grpc.ssl_channel_credentials(file_content(access.ca_file), key, certificate)

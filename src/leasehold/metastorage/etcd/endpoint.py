@@ -13,7 +13,8 @@ from leasehold.limits.etcd import ETCD_ANSWER_BYTES_MAX, ETCD_KEEPALIVE_NS, ETCD
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.etcd.messages import WATCH, A, EtcdMethod, StatusResponse, WatchRequest, WatchResponse
 from leasehold.metastorage.etcd.protobuf import M, decode, encode
-from leasehold.metastorage.etcd.statuses import TryFailed, failure
+from leasehold.metastorage.etcd.statuses import failure
+from leasehold.metastorage.tries import TryFailed
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 
 _CHANNEL_OPTIONS: Final = (

@@ -22,17 +22,8 @@ import grpc
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuitable
+from leasehold.metastorage.tries import TryFailed
 from leasehold.wire.failures import plainly
-
-
-class TryFailed(Exception):
-    """One member gave no usable answer; another may."""
-
-    def __init__(self, reason: str, *, may_happen: bool) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.may_happen = may_happen
-        """Whether the request may have happened, or may happen later."""
 
 
 class TokenRefused(Exception):

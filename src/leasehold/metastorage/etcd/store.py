@@ -5,19 +5,14 @@ a value is the revision of its last change (`mod_revision`).
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Final
 
-from leasehold.core.backoff import Backoff
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.errors import Indefinite, Refused
 from leasehold.limits.etcd import (
     ETCD_DELETE_KEYS_MAX,
     ETCD_PAGE_BYTES_MAX,
     ETCD_PAGE_KEYS_MAX,
     ETCD_QUOTA_RESERVE_PARTS,
-    ETCD_WATCH_PAUSE_MAX_NS,
-    ETCD_WATCH_PAUSE_MIN_NS,
 )
 from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_SWAP_BYTES_MAX, STORE_SWAP_KEYS_MAX, STORE_VALUE_BYTES_MAX
 from leasehold.metastorage.etcd.client import EtcdClient
@@ -36,22 +31,25 @@ from leasehold.metastorage.etcd.messages import (
     StatusResponse,
     TxnRequest,
 )
-from leasehold.metastorage.etcd.statuses import TryFailed
-from leasehold.metastorage.log.store import StoredValue, StoreFull, StoreMember, StoreSize, StoreUnsuitable, Swap
-from leasehold.wire.ports import Clock
-
-_NO_PAUSE: Final = Backoff(ETCD_WATCH_PAUSE_MIN_NS, ETCD_WATCH_PAUSE_MAX_NS)
+from leasehold.metastorage.log.store import (
+    MISSING,
+    StoredValue,
+    StoreFull,
+    StoreMember,
+    StoreSize,
+    StoreUnsuitable,
+    Swap,
+)
 
 
 class EtcdStore:
     """Implements `LogStore` below one prefix; it closes its client. `quota_bytes` counts where etcd does not tell its
     own quota."""
 
-    def __init__(self, client: EtcdClient, prefix: str, clock: Clock, *, quota_bytes: int = STORE_QUOTA_BYTES) -> None:
+    def __init__(self, client: EtcdClient, prefix: str, *, quota_bytes: int = STORE_QUOTA_BYTES) -> None:
         assert prefix, "keys of others would be below it"
         self._client = client
         self._prefix = prefix
-        self._clock = clock
         self._quota_bytes = quota_bytes
         self._history_end = 0
         """The newest revision when `free_history` was called last."""
@@ -85,12 +83,18 @@ class EtcdStore:
         assert len({*swap.unchanged, *swap.puts, *swap.deletes}) <= STORE_SWAP_KEYS_MAX
         assert all(len(value) <= STORE_VALUE_BYTES_MAX for value in swap.puts.values())
         assert sum(map(len, swap.puts.values())) <= STORE_SWAP_BYTES_MAX
+        assert swap.puts or swap.deletes, (
+            "what changes nothing is answered from what one member knows, which may be old"
+        )
+        compares = [
+            Compare(target=MOD, key=self._key(key), mod_revision=version) for key, version in swap.unchanged.items()
+        ]
         puts = [PutRequest(key=self._key(key), value=value) for key, value in swap.puts.items()]
         operations = [RequestOp(request_put=put) for put in puts]
         deletes = [DeleteRangeRequest(key=self._key(key)) for key in swap.deletes]
         operations += [RequestOp(request_delete_range=delete) for delete in deletes]
         try:
-            answer = await self._client.write(TXN, self._transaction(swap, operations))
+            answer = await self._client.write(TXN, TxnRequest(compare=tuple(compares), success=tuple(operations)))
         except StoreFull as full:
             if await self._is_undone(swap):
                 raise
@@ -108,18 +112,8 @@ class EtcdStore:
             await self._client.write(DELETE_RANGE, DeleteRangeRequest(key=start, range_end=step_end))
             start = step_end
 
-    async def watch(self, key: str) -> AsyncGenerator[None, None]:
-        pause = _NO_PAUSE
-        while True:
-            self._client.check_open()
-            try:
-                async with aclosing(self._client.follow(self._key(key))) as changes:
-                    async for _ in changes:
-                        pause = _NO_PAUSE
-                        yield
-            except (TryFailed, LeaseholdError):
-                pause = pause.after_failure(self._clock.now_ns())
-            await self._clock.sleep_until(pause.until_ns)
+    def watch(self, key: str) -> AsyncGenerator[None, None]:
+        return self._client.watch(self._key(key))
 
     async def size(self) -> StoreSize:
         return store_size([status for _, status in await self._client.statuses()], self._quota_bytes)
@@ -153,24 +147,16 @@ class EtcdStore:
             raise StoreUnsuitable(text, hint="choose another name for this cluster in meta")
         return name.decode()
 
-    def _transaction(self, swap: Swap, operations: Sequence[RequestOp]) -> TxnRequest:
-        compares = (
-            Compare(target=MOD, key=self._key(key), mod_revision=version) for key, version in swap.unchanged.items()
-        )
-        # Without any operation etcd would answer from what one member knows, which may be old.
-        look = RequestOp(request_range=RangeRequest(key=self._key(""), keys_only=True))
-        return TxnRequest(compare=tuple(compares), success=tuple(operations) or (look,))
-
     async def _is_undone(self, swap: Swap) -> bool:
         """Whether a swap that found the store full surely did not happen: a key that it changes is as it was before."""
-        kept = {key: swap.unchanged[key] for key in (*swap.puts, *swap.deletes) if key in swap.unchanged}
-        if not kept:
+        key = next((one for one in (*swap.puts, *swap.deletes) if one in swap.unchanged), None)
+        if key is None:
             return False
         try:
-            answer = await self._client.read(TXN, self._transaction(Swap(unchanged=kept), ()))
+            found = await self.get(key)
         except Indefinite:
             return False
-        return answer.succeeded
+        return (MISSING if found is None else found.version) == swap.unchanged[key]
 
 
 def store_size(statuses: Sequence[StatusResponse], quota_bytes: int) -> StoreSize:

@@ -11,7 +11,8 @@ import grpc.aio
 import msgspec
 
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.messages import (
     AUTHENTICATE,
     COMPACT,
@@ -129,13 +130,13 @@ class FakeEtcd(grpc.GenericRpcHandler):
 
 
 @contextlib.asynccontextmanager
-async def served(*members: FakeEtcd) -> AsyncIterator[tuple[str, ...]]:
-    """The addresses at which they listen meanwhile."""
+async def served(*members: FakeEtcd, port: int = 0) -> AsyncIterator[tuple[str, ...]]:
+    """The addresses at which they listen meanwhile: any free ones, or that of `port`."""
     server_of = {}
     for member in members:
         server_of[member] = server = grpc.aio.server()
         server.add_generic_rpc_handlers((member,))
-        member.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        member.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
         await server.start()
     try:
         yield tuple(member.address for member in members)
@@ -161,5 +162,5 @@ class HastyClock(BoottimeClock):
 def client(
     addresses: tuple[str, ...], try_ms: int = 5_000, user: str | None = None, password: Path | None = None
 ) -> EtcdClient:
-    access = EtcdAccess(endpoints=addresses, user=user, password_file=password)
+    access = StoreAccess(endpoints=addresses, user=user, password_file=password)
     return EtcdClient(access, HastyClock(), try_ns=try_ms * MILLISECOND_NS)

@@ -9,12 +9,17 @@ import pytest
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Indefinite, Refused, Unreachable
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
+from leasehold.local.ports import lasting_ports
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.messages import (
+    DELETE_RANGE,
     MEMBER_LIST,
     RANGE,
     STATUS,
     TXN,
+    DeleteRangeRequest,
+    EtcdAnswer,
     EtcdMember,
     MemberListResponse,
     RangeRequest,
@@ -108,6 +113,38 @@ async def test_a_stale_answer_is_asked_for_elsewhere() -> None:
             await etcd.read(RANGE, GET)
         one.set_revision(11)
         assert (await etcd.read(RANGE, GET)).header.revision == 11
+        await etcd.close()
+
+
+async def test_a_release_that_reads_stale_writes_before_it_reads() -> None:
+    """One lags: it has applied what it was asked to write itself, and answers reads from before that."""
+    one, two = FakeEtcd(1), FakeEtcd(2)
+    one.status = msgspec.structs.replace(one.status, version="3.5.27")
+
+    async def applied(request: DeleteRangeRequest) -> EtcdAnswer:
+        assert request == DeleteRangeRequest(key=b"k\0")
+        return EtcdAnswer(header=msgspec.structs.replace(one.header, revision=11))
+
+    one.scripts[DELETE_RANGE] = applied
+    two.set_revision(11)
+    async with served(one, two) as addresses:
+        etcd = client(addresses)
+        assert (await etcd.read(RANGE, GET)).header.member_id == 2
+        assert one.asked == ["Status", "DeleteRange", "Range"]
+        assert two.asked == ["Status", "Range"]
+        one.set_revision(11)
+        assert (await etcd.read(TXN, PUT)).header.member_id == 2
+        await etcd.close()
+
+
+async def test_a_read_goes_on_elsewhere_if_the_write_before_it_has_no_answer() -> None:
+    one, two = FakeEtcd(1), FakeEtcd(2)
+    one.status = msgspec.structs.replace(one.status, version="3.4.23")
+    one.scripts[DELETE_RANGE] = hanging
+    async with served(one, two) as addresses:
+        etcd = client(addresses, try_ms=100)
+        assert (await etcd.read(RANGE, GET)).header.member_id == 2
+        assert one.asked == ["Status", "DeleteRange"]
         await etcd.close()
 
 
@@ -221,7 +258,7 @@ async def test_what_is_not_etcd_is_refused() -> None:
 
 def test_files_of_certificates_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="nothing"):
-        EtcdClient(EtcdAccess(endpoints=(NOBODY,), ca_file=tmp_path / "nothing"), BoottimeClock())
+        EtcdClient(StoreAccess(endpoints=(NOBODY,), ca_file=tmp_path / "nothing"), BoottimeClock())
 
 
 async def test_what_waits_when_the_client_is_closed_gets_an_indefinite_error() -> None:
@@ -266,18 +303,14 @@ async def test_a_cancelled_request_is_cancelled() -> None:
 
 
 async def test_a_member_that_comes_back_is_asked_who_it_is_again() -> None:
-    one = FakeEtcd(1)
-    async with served(one) as addresses:
+    one, again = FakeEtcd(1), FakeEtcd(2, cluster_id=100)
+    (port,) = lasting_ports(1)  # nobody else gets it meanwhile
+    async with served(one, port=port) as addresses:
         etcd = client(addresses)
         await etcd.read(RANGE, GET)
         await etcd.read(RANGE, GET)
-    again = FakeEtcd(2, cluster_id=100)
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((again,))
-    assert server.add_insecure_port(addresses[0])
-    await server.start()
-    with pytest.raises(StoreUnsuitable, match="another cluster"):
-        await etcd.write(TXN, PUT)
-    assert again.asked == ["Status"]
-    await etcd.close()
-    await server.stop(0)
+    async with served(again, port=port):
+        with pytest.raises(StoreUnsuitable, match="another cluster"):
+            await etcd.write(TXN, PUT)
+        assert again.asked == ["Status"]
+        await etcd.close()

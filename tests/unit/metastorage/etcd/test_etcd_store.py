@@ -4,26 +4,25 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import grpc
+import msgspec
 import pytest
 
 from leasehold.errors import Indefinite, Refused
 from leasehold.limits.etcd import ETCD_DELETE_KEYS_MAX, ETCD_PAGE_BYTES_MAX, ETCD_PAGE_KEYS_MAX
 from leasehold.limits.log import STORE_QUOTA_BYTES
 from leasehold.limits.units import SECOND_NS
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.messages import (
     COMPACT,
     RANGE,
     TXN,
     CompactionRequest,
-    Compare,
     DeleteRangeRequest,
     EtcdKeyValue,
     RangeRequest,
     RangeResponse,
     StatusResponse,
-    TxnRequest,
-    TxnResponse,
     WatchResponse,
 )
 from leasehold.metastorage.etcd.store import EtcdStore, store_size
@@ -45,8 +44,8 @@ async def etcd() -> AsyncIterator[FakeEtcd]:
 @pytest.fixture
 async def store(etcd: FakeEtcd) -> AsyncIterator[EtcdStore]:
     clock = HastyClock()
-    client = EtcdClient(EtcdAccess(endpoints=(etcd.address,)), clock, try_ns=10 * SECOND_NS)
-    store = EtcdStore(client, "mine", clock)
+    client = EtcdClient(StoreAccess(endpoints=(etcd.address,)), clock, try_ns=10 * SECOND_NS)
+    store = EtcdStore(client, "mine")
     yield store
     await store.close()
 
@@ -113,32 +112,42 @@ async def test_a_deletion_goes_in_steps(etcd: FakeEtcd, store: EtcdStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("swap", "succeeded", "error"),
+    ("swap", "there", "error"),
     [
-        (Swap(unchanged={"head": 7}, puts={"head": b"1"}), True, StoreFull),
-        (Swap(unchanged={"head": 7}, puts={"head": b"1"}), False, Indefinite),
-        (Swap(unchanged={"head": MISSING, "term": 3}, puts={"head": b"1", "free": b""}), True, StoreFull),
+        (Swap(unchanged={"head": 7}, puts={"head": b"1"}), 7, StoreFull),
+        (Swap(unchanged={"head": 7}, puts={"head": b"1"}), 11, Indefinite),
+        (Swap(unchanged={"head": 7}, deletes=("head",)), MISSING, Indefinite),
+        (Swap(unchanged={"head": MISSING, "term": 3}, puts={"head": b"1", "free": b""}), MISSING, StoreFull),
+        (Swap(unchanged={"head": MISSING, "term": 3}, puts={"head": b"1", "free": b""}), 11, Indefinite),
         (Swap(unchanged={"head": 7}, puts={"head": b"1"}), None, Indefinite),
-        (Swap(unchanged={"term": 3}, puts={"head": b"1"}), True, Indefinite),
-        (Swap(unchanged={}, puts={"head": b"1"}), True, Indefinite),
+        (Swap(unchanged={"term": 3}, puts={"head": b"1"}), 7, Indefinite),
+        (Swap(unchanged={}, puts={"head": b"1"}), 7, Indefinite),
     ],
 )
 async def test_a_swap_is_refused_as_full_only_if_it_did_not_happen(
-    etcd: FakeEtcd, store: EtcdStore, swap: Swap, succeeded: bool | None, error: type[Exception]
+    etcd: FakeEtcd, store: EtcdStore, swap: Swap, there: int | None, error: type[Exception]
 ) -> None:
-    async def answer(request: TxnRequest) -> TxnResponse:
-        if any(one.request_put is not None for one in request.success):
-            return await FULL(request)
-        if succeeded is None:
+    async def answer(request: RangeRequest) -> RangeResponse:
+        if there is None:
             raise Declined(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
-        assert request.compare == (Compare(target=2, key=b"mine/head", mod_revision=swap.unchanged["head"]),)
-        assert len(request.success) == 1, "without an operation the answer could be stale"
-        return TxnResponse(header=etcd.header, succeeded=succeeded)
+        assert request == RangeRequest(key=b"mine/head")
+        kvs = () if there == MISSING else (EtcdKeyValue(key=request.key, mod_revision=there),)
+        return RangeResponse(header=etcd.header, kvs=kvs)
 
-    etcd.scripts[TXN] = answer
+    etcd.scripts |= {TXN: FULL, RANGE: answer}
     with pytest.raises(error) as caught:
         await store.swap(swap)
     assert type(caught.value) is error, "after `Unreachable` a swap surely did not happen"
+
+
+async def test_whether_a_swap_that_found_the_store_full_happened_is_not_read_stale(
+    etcd: FakeEtcd, store: EtcdStore
+) -> None:
+    etcd.status = msgspec.structs.replace(etcd.status, version="3.6.8")
+    etcd.scripts[TXN] = FULL
+    with pytest.raises(Indefinite):
+        await store.swap(Swap(unchanged={"head": 7}, puts={"head": b"1"}))
+    assert etcd.asked == ["Status", "Txn", "DeleteRange", "Range"]
 
 
 def status(in_use: int, size: int, quota: int = 0, errors: tuple[str, ...] = ()) -> StatusResponse:
@@ -247,7 +256,7 @@ async def test_a_watch_is_opened_at_the_next_member_and_hides_that_nobody_answer
     one, two = FakeEtcd(1), FakeEtcd(2)
     async with served(one, two) as addresses:
         clock = HastyClock()
-        store = EtcdStore(EtcdClient(EtcdAccess(endpoints=addresses), clock, try_ns=10 * SECOND_NS), "mine", clock)
+        store = EtcdStore(EtcdClient(StoreAccess(endpoints=addresses), clock, try_ns=10 * SECOND_NS), "mine")
         watch = store.watch("head")
         await anext(watch)
         waking = asyncio.ensure_future(anext(watch))

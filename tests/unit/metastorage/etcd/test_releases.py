@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.metastorage.etcd.releases import check_release, release_warnings
+from leasehold.metastorage.etcd.releases import can_read_stale, check_release, release_warnings
 from leasehold.metastorage.log.store import StoreMember, StoreUnsuitable
 
 
@@ -45,3 +45,13 @@ def test_an_accepted_release_and_its_warning(version: str, warning: str | None) 
         (line,) = found
         assert line.startswith(f"etcd {version} of m1 at h1:2379 ")
         assert warning in line
+
+
+@pytest.mark.parametrize("version", ["3.4.0", "3.4.41", "3.5.6", "3.5.27", "3.6.0-rc.3", "3.6.8", "unknown"])
+def test_a_release_whose_reads_can_be_stale(version: str) -> None:
+    assert can_read_stale(version)
+
+
+@pytest.mark.parametrize("version", ["3.4.42", "3.5.28", "3.6.9", "3.6.14+git", "3.7.0", "4.0.0"])
+def test_a_release_whose_reads_are_linearizable(version: str) -> None:
+    assert not can_read_stale(version)

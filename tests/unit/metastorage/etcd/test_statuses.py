@@ -5,8 +5,9 @@ import pytest
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.metastorage.etcd.statuses import TokenRefused, TryFailed, failure
+from leasehold.metastorage.etcd.statuses import TokenRefused, failure
 from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuitable
+from leasehold.metastorage.tries import TryFailed
 
 Code = grpc.StatusCode
 

@@ -1,0 +1,27 @@
+"""The meta storage contract over a replicated log in real members of ZooKeeper."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.log_place import LogPlace
+from tests.conformance.metastorage_life_suite import LifeSuite
+from tests.conformance.metastorage_suite import MetaStorageSuite
+from tests.conformance.metastorage_watch_suite import WatchSuite
+from tests.zookeeper_cluster import ZooKeeperCluster
+
+MEMBERS = [pytest.param("one_zookeeper", marks=pytest.mark.long), "three_zookeepers"]
+"""One member does no more than several: the contract is the same."""
+
+
+@pytest.fixture(scope="module", params=MEMBERS)
+def cluster(request: pytest.FixtureRequest) -> ZooKeeperCluster:
+    return request.getfixturevalue(request.param)
+
+
+class TestZooKeeper(MetaStorageSuite, WatchSuite, LifeSuite):
+    RACING = 100  # each takes a while here; over a log in memory they are more
+
+    @pytest.fixture
+    def place(self, cluster: ZooKeeperCluster, tmp_path: Path, request: pytest.FixtureRequest) -> LogPlace:
+        return LogPlace(tmp_path, cluster, request.node.name.partition("[")[0])
