@@ -124,6 +124,28 @@ class RestoreSuite:
         finally:
             await storage.close()
 
+    async def test_a_state_whose_revision_is_not_known_begins_with_the_new_generation(
+        self, saved: Saved, ground: RestoreGround
+    ) -> None:
+        before = await read_catalog(saved.storage)
+        await restore(saved.file, ground.target(), wall_s=WALL_S, longest_lease_ns=LONGEST_NS, is_replayable=False)
+        storage = await ground.open()
+        try:
+            status = await storage.status()
+            assert status.minimum == status.latest == before.revision + 1
+            batch = await changed_at(storage, status.latest)
+            catalog = await read_catalog(storage)
+            assert catalog.cluster.generation == WALL_S
+            assert catalog.lineage == next_lineage(before.lineage, batch.changes), "a node at the one before goes on"
+            changed = {change.key: change.value for change in batch.changes}
+            expected = {one.key: one.value for one in await whole(saved.storage)} | changed
+            assert {one.key: one.value for one in await whole(storage)} == expected
+            assert (await storage.campaign("c1")).term > GENERATION_GAP
+            await commit(storage, database(99))
+            assert (await storage.status()).latest > status.latest
+        finally:
+            await storage.close()
+
     async def test_what_is_restored_is_there_after_another_start(self, saved: Saved, ground: RestoreGround) -> None:
         await saved.restore(ground.target())
         storage = await ground.open()

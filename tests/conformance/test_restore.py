@@ -1,4 +1,4 @@
-"""Backups restored into each kind of meta storage, and into real members of etcd; a crash at every point."""
+"""Backups restored into each kind of meta storage, and into real members of engines; a crash at every point."""
 
 import shutil
 from collections.abc import Iterator
@@ -22,8 +22,10 @@ from leasehold.testing.requests import RequestFate
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from tests.backup_words import WALL_S, commit, database
+from tests.conformance.log_place import PATIENT_NS, EngineCluster
 from tests.conformance.restore_suite import LONGEST_NS, RestoreSuite, Saved, whole
-from tests.etcd_cluster import EtcdCluster
+from tests.etcd_cluster import EtcdCluster, one_and_three_members
+from tests.zookeeper_cluster import ZooKeeperCluster
 
 
 class FileGround:
@@ -77,14 +79,14 @@ class MemoryLogGround(LogGround):
         return MemoryLogStore(self.kept)
 
 
-class EtcdGround(LogGround):
-    def __init__(self, directory: Path, cluster: EtcdCluster, name: str) -> None:
+class EngineGround(LogGround):
+    def __init__(self, directory: Path, cluster: EngineCluster, request: pytest.FixtureRequest) -> None:
         super().__init__(directory)
         self._cluster = cluster
-        self._name = name
+        self._name = "".join(one if one.isalnum() else "-" for one in request.node.name)
 
     def store(self) -> LogStore:
-        return self._cluster.store(self._name, try_ns=10 * SECOND_NS)
+        return self._cluster.store(self._name, try_ns=PATIENT_NS)
 
 
 class TestFile(RestoreSuite):
@@ -222,19 +224,21 @@ class TestLog(RestoreSuite):
         await storage.close()
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one-member", "three-members"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    cluster = EtcdCluster(tmp_path_factory.mktemp("etcd"), request.param)
-    cluster.start()
-    yield cluster
-    cluster.kill()
+cluster = one_and_three_members()
 
 
 class TestEtcd(RestoreSuite):
     @pytest.fixture
-    def ground(self, cluster: EtcdCluster, tmp_path: Path, request: pytest.FixtureRequest) -> EtcdGround:
-        name = "".join(one if one.isalnum() else "-" for one in request.node.name)
-        return EtcdGround(tmp_path, cluster, name)
+    def ground(self, cluster: EtcdCluster, tmp_path: Path, request: pytest.FixtureRequest) -> EngineGround:
+        return EngineGround(tmp_path, cluster, request)
+
+
+class TestZooKeeper(RestoreSuite):
+    @pytest.fixture
+    def ground(
+        self, three_zookeepers: ZooKeeperCluster, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> EngineGround:
+        return EngineGround(tmp_path, three_zookeepers, request)
 
 
 async def test_a_store_that_does_not_answer_is_told() -> None:

@@ -3,10 +3,9 @@
 import logging
 
 from leasehold.cli.config import CoordinatorConfig
-from leasehold.cli.shared_store import shared_store
+from leasehold.cli.shared_store import release_warnings, shared_store
 from leasehold.coordinator.runtime import open_patiently
 from leasehold.metastorage.contract import MetaStorage
-from leasehold.metastorage.etcd.releases import release_warnings
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
 from leasehold.metastorage.log.storage import ReplicatedMetaStorage
@@ -26,7 +25,7 @@ async def open_meta_storage(config: CoordinatorConfig, clock: Clock) -> MetaStor
     async def open_shared() -> MetaStorage:
         store = shared_store(config, location, clock)
         try:
-            for warning in release_warnings(await store.members()):
+            for warning in release_warnings(location, await store.members()):
                 log.warning("%s", warning)
             place = SqliteReplicaPlace(config.directory)
             return await ReplicatedMetaStorage.open(Log(store), place, clock, SystemEntropy())

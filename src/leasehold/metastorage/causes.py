@@ -1,4 +1,4 @@
-"""What callers of a meta storage are told: SQLite's errors as ours, too many requests, and a storage that has ended."""
+"""Errors of a meta storage: SQLite's errors translated, too many requests, and a storage that was closed or failed."""
 
 import sqlite3
 from pathlib import Path
@@ -20,14 +20,14 @@ def busy() -> Refused:
 
 
 def closed(storage: str, cause: LeaseholdError | None) -> Refused:
-    """For a request that comes after the end; `cause` is why it ended, None if it was closed."""
+    """For a request after the storage has ended; `cause` is the error that ended it, None if it was closed."""
     if cause is None:
         return Refused(f"{storage} is closed", code=ErrorCode.CLOSED, hint="open it again")
     return Refused(f"{storage} {_ended(cause)}", code=cause.code, hint=cause.hint)
 
 
 def unanswered(storage: str, cause: LeaseholdError | None) -> Indefinite:
-    """For a request that waits at the end."""
+    """For a request that was waiting when the storage ended: its outcome is unknown."""
     text = f"no answer: {storage} {_ended(cause)}"
     return Indefinite(text, code=ErrorCode.CLOSED, hint="open it again and look whether it happened")
 
@@ -42,7 +42,7 @@ def corrupt(path: Path, what: str) -> Corrupt:
 
 
 def unclear(path: Path, error: sqlite3.Error) -> Indefinite:
-    """A commit, or its undoing, that failed half way."""
+    """For a commit or a rollback that failed half way: its outcome is unknown."""
     return Indefinite(
         f"a commit to {path} may or may not have happened: {error}",
         code=ErrorCode.STORAGE_FAILED,
@@ -51,7 +51,7 @@ def unclear(path: Path, error: sqlite3.Error) -> Indefinite:
 
 
 def explain(path: Path, error: sqlite3.Error) -> LeaseholdError:
-    """Ours for SQLite's; only for what surely did not happen."""
+    """Translates an error of SQLite. Only for a transaction that certainly did not happen."""
     match result_code(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return corrupt(path, str(error))

@@ -13,9 +13,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.operations import Change, Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.core.words.records import LeaderRecord
-from leasehold.errors import BadDirectory
 from leasehold.ids import Revision, Term
-from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.limits.metastorage import (
     CHANGE_FRAMING_BYTES,
     CHECKPOINT_COMMITS,
@@ -30,6 +28,7 @@ from leasehold.limits.metastorage import (
 )
 from leasehold.metastorage.causes import corrupt, explain, result_code, unclear
 from leasehold.metastorage.contract import Compacted, FutureRevision, StorageStatus
+from leasehold.metastorage.file_kind import is_empty
 from leasehold.metastorage.lock import give_up_lock, keep_to_owner, take_lock
 from leasehold.metastorage.schema import (
     APPLICATION_ID,
@@ -37,11 +36,9 @@ from leasehold.metastorage.schema import (
     HISTORY_ROWS,
     INSERT,
     NEWEST_BYTES,
-    OTHER_FILES,
     RANGE,
     REPLAY,
     SCHEMA,
-    STRANGE_FILE,
     VERSIONS,
 )
 from leasehold.metastorage.transaction import (
@@ -76,7 +73,8 @@ class Database:
     """An open file. Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`. Any
     `Indefinite` from it means that what is on disk is not known any more: close it and open it again."""
 
-    application_id: ClassVar = APPLICATION_ID
+    application_ids: ClassVar[tuple[int, ...]] = (APPLICATION_ID,)
+    """The kinds of file that it opens."""
     schema: ClassVar = SCHEMA
     insert: ClassVar = INSERT
     check: ClassVar = "quick_check"
@@ -273,17 +271,7 @@ class Database:
         run = self._connection.execute
         # There is only ever one connection, so the log's index can live in memory and needs no file locks.
         run("PRAGMA locking_mode = EXCLUSIVE")
-        version = run("PRAGMA user_version").fetchone()[0]
-        application = run("PRAGMA application_id").fetchone()[0]
-        empty = run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if application != self.application_id and not (empty and version == 0 and application == 0):
-            text, hint = OTHER_FILES.get(application, STRANGE_FILE)
-            raise BadDirectory(f"{self.path} {text}", hint=hint)
-        if version > FORMAT_VERSION:
-            raise BadDirectory(
-                f"{self.path} has format version {version}, this program knows up to {FORMAT_VERSION}",
-                hint=f"run the version of leasehold that wrote it, or a newer one: it must know format {version}",
-            )
+        empty = is_empty(self._connection, self.path, self.application_ids)
         run("PRAGMA journal_mode = WAL").fetchone()
         run(f"PRAGMA synchronous = {self.synchronous}")
         # `fold` does it between two answers; this is for a few huge commits in a row.

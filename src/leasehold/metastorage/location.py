@@ -1,4 +1,4 @@
-"""Where a shared meta storage is kept: `etcd://HOST:PORT,HOST:PORT/NAME`."""
+"""Where a shared meta storage is kept: `etcd://HOST:PORT,HOST:PORT/NAME`, or the same with `zookeeper://`."""
 
 import re
 from typing import Final
@@ -10,7 +10,9 @@ from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS
 from leasehold.limits.log import STORE_ENDPOINTS_MAX
 
-SCHEMES: Final = ("etcd",)
+ETCD: Final = "etcd"
+ZOOKEEPER: Final = "zookeeper"
+SCHEMES: Final = (ETCD, ZOOKEEPER)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 PORT_MAX: Final = 65_535
 EXAMPLE: Final = "etcd://127.0.0.1:2379/my-cluster"
@@ -35,6 +37,8 @@ def parse_location(text: str) -> StoreLocation:
         raise _bad(f"{scheme}://..", "a user belongs into meta_user, and a password into a file")
     if NAME.fullmatch(name) is None:
         raise _bad(text, "it needs a name for this cluster after the addresses, of letters, digits, '_' and '-'")
+    if scheme == name == ZOOKEEPER:
+        raise _bad(text, "ZooKeeper keeps this name for itself")
     endpoints = tuple(addresses.split(","))
     for one in endpoints:
         if NODE_ADDRESS.fullmatch(one) is None or not 1 <= int(one.rpartition(":")[2]) <= PORT_MAX:

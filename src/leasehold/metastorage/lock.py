@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
 
 
@@ -31,6 +34,30 @@ def take_lock(path: Path) -> int:
         os.close(descriptor)
         raise BadDirectory(f"can't lock {lock_path}: {error.strerror}", hint="use a local file system") from error
     return descriptor
+
+
+@contextmanager
+def unused(path: Path) -> Generator[None]:
+    """No process begins to use the file meanwhile. The lock is neither made nor written. Raises `BadDirectory`, with
+    code LOCKED while a process uses it."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield  # it is a copy
+        return
+    except OSError as error:
+        raise BadDirectory(f"can't open {lock_path}: {error.strerror}", hint="check its owner and mode") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        raise BadDirectory(
+            f"{path} is in use by process {holder}", code=ErrorCode.LOCKED, hint=f"stop process {holder} first"
+        ) from error
+    finally:
+        os.close(descriptor)
 
 
 def keep_to_owner(path: Path) -> None:

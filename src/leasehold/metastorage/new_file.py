@@ -6,12 +6,13 @@ from pathlib import Path
 
 from leasehold.core.words.records import CheckpointRow
 from leasehold.ids import Revision
+from leasehold.metastorage.copyable import CopyableDatabase
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from leasehold.metastorage.lock import give_up_lock, take_lock
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 
 
-class LoadedDatabase(Database):
+class LoadedDatabase(CopyableDatabase):
     """A new file that takes a state as it was elsewhere."""
 
     def load(self, rows: Sequence[CheckpointRow]) -> None:
@@ -49,6 +50,10 @@ class NewDatabase:
         """As `LoadedDatabase.begin_at`."""
         await self.storage.ask(lambda database: _loaded(database).begin_at(minimum))
 
+    async def fold(self) -> None:
+        """As `LoadedDatabase.fold_whole`."""
+        await self.storage.ask(lambda database: _loaded(database).fold_whole())
+
 
 @asynccontextmanager
 async def new_file(
@@ -63,8 +68,9 @@ async def new_file(
         try:
             storage = await SqliteMetaStorage.open(fresh, limits=limits, kind=kind)
             try:
-                yield NewDatabase(storage)
-                await storage.ask(lambda database: _loaded(database).fold_whole())
+                made = NewDatabase(storage)
+                yield made
+                await made.fold()
             finally:
                 await storage.close()
             _remove_logs(path)

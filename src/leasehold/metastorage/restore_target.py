@@ -20,7 +20,7 @@ from leasehold.metastorage.sqlite import FILE_NAME
 
 
 class MetaStorageExists(Refused):
-    """A meta storage is restored only where there is none."""
+    """A meta storage is restored, or moved, only to where there is none."""
 
     default_code = ErrorCode.META_STORAGE_EXISTS
 
@@ -54,32 +54,44 @@ class FileTarget:
     """The directory of a coordinator; `prepare` makes it where it is missing."""
 
     def __init__(self, directory: Path, prepare: Callable[[], None]) -> None:
-        self._path: Final = directory / FILE_NAME
-        self._prepare = prepare
+        self.path: Final = directory / FILE_NAME
+        self.prepare: Final = prepare
 
     async def check(self, size_bytes: int) -> None:
         del size_bytes  # a full disk is noticed by the write that finds it full
-        lock = self._path.with_name(f"{FILE_NAME}.lock")
-        if lock.exists():
-            give_up_lock(take_lock(self._path))  # raises while a coordinator runs
-        self._check_none()
+        self.check_unused()
+        if not self.is_empty():
+            raise self.exists()
 
     async def write(self, state: RestoredState, pages: Iterable[tuple[CheckpointRow, ...]]) -> None:
-        self._prepare()
-        async with new_file(self._path, LoadedDatabase) as made:
-            self._check_none()
+        self.prepare()
+        async with new_file(self.path, LoadedDatabase) as made:
+            if not self.is_empty():
+                raise self.exists()
             for rows in pages:
                 await made.load(rows)
             await made.load([CheckpointRow(keys.LEADER, encode(state.leader), state.revision, state.revision, 1)])
             await made.begin_at(state.revision)
             if state.changes:
                 await made.storage.txn(Txn(then=state.changes))
-        sync_folder(self._path.parent)
+        sync_folder(self.path.parent)
 
-    def _check_none(self) -> None:
-        for path in (self._path, self._path.with_name(f"{FILE_NAME}-wal")):
-            if path.exists():
-                raise MetaStorageExists(
-                    f"there is a meta storage in {path.parent} already: {path.name}",
-                    hint="choose another --dir; if its meta storage is not needed, move all of the directory away",
-                )
+    def check_unused(self) -> None:
+        """Raises `BadDirectory` while a coordinator runs."""
+        if self.path.with_name(f"{FILE_NAME}.lock").exists():
+            give_up_lock(take_lock(self.path))
+
+    def is_empty(self) -> bool:
+        """Whether there is neither a file nor the log of one."""
+        return not any(map(Path.exists, self._files()))
+
+    def exists(self) -> MetaStorageExists:
+        """The error for a directory that is not empty."""
+        names = ", ".join(path.name for path in self._files() if path.exists())
+        return MetaStorageExists(
+            f"there is a meta storage in {self.path.parent} already: {names}",
+            hint="choose another --dir; if its meta storage is not needed, move all of the directory away",
+        )
+
+    def _files(self) -> tuple[Path, ...]:
+        return self.path, self.path.with_name(f"{FILE_NAME}-wal")

@@ -6,6 +6,8 @@ APPLICATION_ID = 0x4C485344
 """Marks the file as a Leasehold meta storage ("LHSD")."""
 REPLICA_APPLICATION_ID = 0x4C485352
 """Marks the file as a replica of one that is kept as a log ("LHSR")."""
+MOVED_APPLICATION_ID = 0x4C48534D
+"""Marks the file as a meta storage that goes on elsewhere ("LHSM")."""
 OTHER_FILES = {
     APPLICATION_ID: (
         "is a meta storage of its own, not a replica of a shared one",
@@ -13,7 +15,7 @@ OTHER_FILES = {
     ),
     REPLICA_APPLICATION_ID: (
         "is a replica of a shared meta storage",
-        "start the coordinator with --meta, as before",
+        "start the coordinator with --meta, or choose an empty directory",
     ),
 }
 """What is wrong with a file that is of the other kind, and what to do."""
@@ -43,6 +45,12 @@ REPLICA_SCHEMA = (
     "CREATE TABLE content (count INTEGER NOT NULL, total INTEGER NOT NULL)",
     f"PRAGMA application_id = {REPLICA_APPLICATION_ID}",
 )
+
+# Of a file that goes on elsewhere: the mark has one row.
+MARKED = ("CREATE TABLE IF NOT EXISTS moved (mark BLOB NOT NULL)", "DELETE FROM moved")
+MARK_INSERT = "INSERT INTO moved VALUES (?)"
+MARK = "SELECT mark FROM moved"
+MARK_KIND = f"PRAGMA application_id = {MOVED_APPLICATION_ID}"
 
 # Of a replica that is complete: from then on its content is counted.
 COUNTED = (
@@ -96,3 +104,7 @@ STATE_AT = (
     " AND revision = (SELECT max(revision) FROM kv WHERE key = one.key AND revision <= ?2)"
     " AND (value IS NOT NULL OR revision = ?2) ORDER BY key LIMIT ?3"
 )
+ROWS_AFTER = (
+    "SELECT key, value, created, revision, version FROM kv WHERE revision > ? AND revision <= ? ORDER BY revision, key"
+)
+COUNT = "SELECT count(*) FROM kv"

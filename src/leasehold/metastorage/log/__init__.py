@@ -10,5 +10,6 @@
 | `campaign` | elections and beats |
 | `upkeep` | checkpoints, trimming, orphans, the quota |
 | `restore_target` | a new log from a backup |
+| `head`, `move` | a log that was moved, or is being filled; a move from or to a log |
 | `storage` | all of them as a `MetaStorage` |
 """

@@ -4,7 +4,8 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
-from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosition
+from leasehold.core.log.entry import DoesNotFollow, follow
+from leasehold.core.words.records import CheckpointChunk, LogBody, LogCheckpoint, LogPosition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Indefinite
 from leasehold.ids import EntryId
@@ -46,18 +47,20 @@ class StoreSetBack(BadDirectory):
 
 
 async def opened(shared: Log, place: ReplicaPlace, clock: Clock, entropy: Entropy) -> Replica:
-    """The replica of a coordinator that starts. Where there is none, it is built, and so is the log. Raises `OtherLog`
-    and `StoreSetBack`, and leaves store and replica as they are then."""
+    """The replica of a coordinator that starts. Where there is none, it is built, and so is the log. Raises `OtherLog`,
+    `StoreSetBack`, `MetaMoved` and `MetaUnfinished`, and leaves store and replica as they are then."""
     replica = await place.open()
     if replica is None:
-        return await built(shared, place, clock, await shared.make(EntryId(entropy.hex_128())))
+        log_id = await shared.make(EntryId(entropy.hex_128()))
+        await shared.head()  # before anything is built of a log that was moved
+        return await built(shared, place, clock, log_id)
     try:
         log_id = await shared.log_id()
         if log_id != replica.log_id:
             there = "there is none" if log_id is None else f"that is {log_id}"
             raise OtherLog(
                 f"the replica here is of log {replica.log_id}, and in the store {there}",
-                hint="check --meta; a coordinator of another cluster needs a directory of its own",
+                hint="check --meta; in another cluster, and after a move, a coordinator needs an empty directory",
             )
         await check_reached(shared, replica.position, clock)
     except Trimmed:
@@ -109,7 +112,8 @@ def _set_back(position: LogPosition) -> StoreSetBack:
     return StoreSetBack(
         f"this coordinator has followed the log up to entry {position.number}, which the store does not hold: the"
         " store was set back, or its data was lost",
-        hint="restore a newer snapshot of the store; to go on with what the store holds, move the directory away",
+        hint="restore a newer snapshot of the store, or give this directory to `leasehold recover --from`; to go on"
+        " with what the store holds, move the directory away",
     )
 
 
@@ -119,12 +123,27 @@ async def built(shared: Log, place: ReplicaPlace, clock: Clock, log_id: EntryId)
         found = await shared.checkpoint()
         checkpoint = None if found is None else found.checkpoint
         try:
-            return await place.build(log_id, checkpoint, _chunks(shared, checkpoint, clock))
+            return await place.build(log_id, checkpoint, chunks_of(shared, checkpoint, clock))
         except Trimmed:
             continue  # a newer one has taken its place
 
 
-async def _chunks(shared: Log, checkpoint: LogCheckpoint | None, clock: Clock) -> AsyncIterator[CheckpointChunk]:
+async def apply_until(shared: Log, replica: Replica, head: LogPosition, progress: Progress) -> None:
+    """Applies the entries up to `head`. Raises `DoesNotFollow` and `Trimmed`."""
+    while replica.position != head:
+        if replica.position.number >= head.number:
+            raise DoesNotFollow("the replica is ahead of the log, or on another way")
+        position, bodies = replica.position, list[LogBody]()
+        for entry, blob in await shared.entries_after(position.number):
+            if entry.number <= head.number:
+                position, body = follow(position, entry, blob)
+                bodies.append(body)
+        await replica.apply(position, bodies)
+        progress.at(position.number, head.number)
+
+
+async def chunks_of(shared: Log, checkpoint: LogCheckpoint | None, clock: Clock) -> AsyncIterator[CheckpointChunk]:
+    """The chunks of a checkpoint, none without one. Raises as `Log.read_chunk`."""
     if checkpoint is not None:
         progress = Progress(clock, "chunks of the checkpoint that the replica has loaded")
         for index in range(len(checkpoint.chunks)):

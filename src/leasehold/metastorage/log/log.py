@@ -43,6 +43,7 @@ from leasehold.limits.log import (
     LOG_READ_ENTRIES_MAX,
     STORE_SWAP_KEYS_MAX,
 )
+from leasehold.metastorage.log.head import position_in
 from leasehold.metastorage.log.store import MISSING, LogStore, Swap
 
 LOG: Final = "log"
@@ -149,7 +150,7 @@ class Log:
         found = await self.store.get(HEAD)
         if found is None:
             raise Corrupt("the store holds no log", hint="check the name of the cluster in --meta")
-        position = decode_record(LogPosition, found.value)
+        position = position_in(found.value)
         if position.number < self._newest:
             raise OldHead(f"the store answered with an old head: {position.number} after {self._newest}")
         self._newest = position.number
@@ -178,6 +179,12 @@ class Log:
         puts = {HEAD: encode(draft.position), entry_key(entry.number): encode(stored)}
         versions = await self.store.swap(Swap(unchanged=unchanged, puts=puts))
         return None if versions is None else LogHead(draft.position, versions[HEAD])
+
+    async def fill(self, draft: DraftEntry, head_version: int) -> bool:
+        """Puts an entry into a log that is being filled; False if its head does not have this version any more. May be
+        tried again."""
+        puts = {entry_key(draft.entry.number): encode(await self._stored(draft))}
+        return await self.store.swap(Swap(unchanged={HEAD: head_version}, puts=puts)) is not None
 
     async def _stored(self, draft: DraftEntry) -> LogEntry:
         """The entry as it is stored, once the parts of its body are."""

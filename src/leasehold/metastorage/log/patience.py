@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Final, TypeVar
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, Refused
+from leasehold.errors import Indefinite, Refused, Unreachable
 from leasehold.limits.log import LOG_RETRY_NS
 from leasehold.wire.ports import Clock
 
@@ -27,6 +27,25 @@ async def until_answered(ask: Callable[[], Awaitable[T]], *, lasts: Callable[[],
             if not lasts():
                 raise
         await clock.sleep_until(clock.now_ns() + LOG_RETRY_NS)
+
+
+class PatientClient:
+    """Asks a store again for `patience_ns`, in a command that a person runs."""
+
+    def __init__(self, clock: Clock, patience_ns: int) -> None:
+        self.clock: Final = clock
+        self._patience_ns = patience_ns
+
+    async def surely(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer of the store to what is harmless to repeat. Raises `Unreachable`."""
+        until_ns = self.clock.now_ns() + self._patience_ns
+        try:
+            return await until_answered(ask, lasts=lambda: self.clock.now_ns() < until_ns, clock=self.clock)
+        except Indefinite as error:
+            raise Unreachable(
+                f"the store does not answer: {error.text}",
+                hint="check the addresses in --meta, and that most members run; then run the command again",
+            ) from error
 
 
 class ReplicaDeclines:

@@ -8,13 +8,10 @@ from zlib import crc32
 from leasehold.core.log.entry import BEGINNING
 from leasehold.core.words.codec import decode_record, encode
 from leasehold.core.words.operations import RevisionChanges, Txn
-from leasehold.core.words.records import CheckpointChunk, CheckpointRow, LogBody, LogCheckpoint, LogPosition
+from leasehold.core.words.records import CheckpointChunk, LogBody, LogCheckpoint, LogPosition
 from leasehold.errors import Corrupt
 from leasehold.ids import EntryId, Revision, Term
-from leasehold.limits.log import CHECKPOINT_CHUNK_BYTES, CHECKPOINT_ROWS_MAX
-from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
 from leasehold.metastorage.causes import corrupt
-from leasehold.metastorage.contract import Compacted
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from leasehold.metastorage.new_file import LoadedDatabase, new_file
 from leasehold.metastorage.schema import (
@@ -23,7 +20,6 @@ from leasehold.metastorage.schema import (
     REPLICA_APPLICATION_ID,
     REPLICA_INSERT,
     REPLICA_SCHEMA,
-    STATE_AT,
 )
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.metastorage.transaction import TransactionDraft, decide, written
@@ -34,7 +30,7 @@ T = TypeVar("T")
 class ReplicaDatabase(LoadedDatabase):
     """The file. A commit is not synced: what a crash of the machine takes from its end is read from the log again."""
 
-    application_id: ClassVar = REPLICA_APPLICATION_ID
+    application_ids: ClassVar = (REPLICA_APPLICATION_ID,)
     schema: ClassVar = REPLICA_SCHEMA
     insert: ClassVar = REPLICA_INSERT
     check: ClassVar = "integrity_check"
@@ -90,22 +86,6 @@ class ReplicaDatabase(LoadedDatabase):
             raise
         self.position, self.minimum = position, minimum
         self._committed += [RevisionChanges(one.revision, one.changes) for one in fresh]
-
-    def chunk(self, after: bytes, minimum: Revision) -> CheckpointChunk:
-        """The next rows of the state at `minimum`, none at its end."""
-        if self.minimum > minimum:
-            raise Compacted(self.minimum)
-        rows: list[CheckpointRow] = []
-        size = 0
-        with self._explained():
-            for key, value, created, modified, version in self._connection.execute(
-                STATE_AT, (after, minimum, CHECKPOINT_ROWS_MAX)
-            ):
-                size += len(key) + len(value or b"") + CHANGE_FRAMING_BYTES
-                if rows and size > CHECKPOINT_CHUNK_BYTES:
-                    break
-                rows.append(CheckpointRow(key, value, created, modified, version))
-        return CheckpointChunk(rows=tuple(rows))
 
 
 class SqliteReplica:

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from leasehold.core.log.entry import BEGINNING, DoesNotFollow, draft, follow
+from leasehold.core.log.entry import BEGINNING, DoesNotFollow, draft
 from leasehold.core.log.space import Room
 from leasehold.core.words.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.core.words.records import LeaderRecord, LogBody, LogPosition
@@ -34,6 +34,7 @@ from leasehold.metastorage.log.bootstrap import (
     OldHeads,
     Progress,
     StoreSetBack,
+    apply_until,
     built,
     check_reached,
     opened,
@@ -44,6 +45,7 @@ from leasehold.metastorage.log.log import HEAD, Log, LogFence, LogHead, Trimmed
 from leasehold.metastorage.log.patience import ReplicaDeclines, until_answered
 from leasehold.metastorage.log.replica import Replica, ReplicaPlace
 from leasehold.metastorage.log.upkeep import Upkeep
+from leasehold.metastorage.moved import MetaMoved
 from leasehold.metastorage.transaction import check_fence, check_txn
 from leasehold.wire.ports import Clock, Entropy
 from leasehold.wire.tasks import EndableWaits
@@ -200,7 +202,7 @@ class ReplicatedMetaStorage:
                     await self._do(batch)
             except LeaseholdError as error:
                 fail([command.answer for command in batch], error)
-                if isinstance(error, Corrupt | StoreSetBack):
+                if isinstance(error, Corrupt | StoreSetBack | MetaMoved):
                     raise
             finally:
                 fail([command.answer for command in batch], self._unanswered())
@@ -320,15 +322,7 @@ class ReplicatedMetaStorage:
         progress = Progress(self._clock, "entries of the log that the replica has applied")
         while self._replica.position != head.position:
             try:
-                if self._replica.position.number >= head.position.number:
-                    raise DoesNotFollow("the replica is ahead of the log, or on another way")
-                position, bodies = self._replica.position, list[LogBody]()
-                for entry, blob in await self._log.entries_after(position.number):
-                    if entry.number <= head.position.number:
-                        position, body = follow(position, entry, blob)
-                        bodies.append(body)
-                await self._replica.apply(position, bodies)
-                progress.at(position.number, head.position.number)
+                await apply_until(self._log, self._replica, head.position, progress)
             except (DoesNotFollow, Trimmed) as error:
                 with contextlib.suppress(Trimmed):
                     await check_reached(self._log, self._replica.position, self._clock)

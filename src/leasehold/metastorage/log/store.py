@@ -4,6 +4,9 @@ Keys are `directory/name`, both of letters, digits and `-`, and lie below one pr
 most `STORE_VALUE_BYTES_MAX` bytes, a swap at most `STORE_SWAP_KEYS_MAX` keys and `STORE_SWAP_BYTES_MAX` bytes: so all
 of it works with the default settings of every engine.
 
+**A key whose version a swap compares is never deleted.** ZooKeeper counts the versions of a key from its creation on.
+So a key that was deleted and created again could have a version that it had before.
+
 A method raises `Indefinite` when it is not known whether the request happened: it may even happen later. It raises a
 definite error for what surely never happens: `StoreFull`, `StoreDenied`, `StoreUnsuitable`.
 """
@@ -36,7 +39,8 @@ class StoreUnsuitable(Refused):
 
 
 class StoredValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A value, and the version that its last write gave it. No two writes of a key give it the same version."""
+    """A value, and the version that its last write gave it. No two writes of a key that is never deleted give it the
+    same version."""
 
     value: bytes
     version: int

@@ -1,12 +1,12 @@
-"""What tests of stores on etcd say often."""
+"""What tests of stores say often."""
 
 import asyncio
 
 from leasehold.errors import Indefinite
-from leasehold.metastorage.etcd.store import EtcdStore
+from leasehold.metastorage.log.store import LogStore
 
 
-async def until_it_answers(store: EtcdStore) -> None:
+async def until_it_answers(store: LogStore) -> None:
     async with asyncio.timeout(60):
         while True:
             try:
