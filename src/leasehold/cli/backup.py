@@ -1,4 +1,4 @@
-"""`leasehold backup` and `leasehold restore`."""
+"""`leasehold backup`, `leasehold restore` and `leasehold recover`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -82,3 +82,47 @@ def restore(
         "meta_quota": meta_quota,
     }
     run(file, given, newest=newest, longest_lease=longest_lease, timeout=timeout, output=output)
+
+
+def recover(
+    *,
+    places: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="A backup, or the directory of a coordinator, of a node or of a whole cluster; may be repeated. The"
+            " newest that is whole is taken.",
+        ),
+    ] = None,
+    directory: CoordinatorDir = None,
+    meta: Meta = None,
+    meta_ca: MetaCa = None,
+    meta_cert: MetaCert = None,
+    meta_key: MetaKey = None,
+    meta_user: MetaUser = None,
+    meta_password_file: MetaPasswordFile = None,
+    meta_quota: MetaQuota = None,
+    longest_lease: LongestLease = None,
+    timeout: Asking = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Begin a new generation of the cluster from an older state of the metadata, if the newest is lost.
+
+    With --from, in an empty directory or store. Without it, in the meta storage that is there, for example in a store
+    whose own snapshot was restored. No coordinator may run. Each change since that state is undone: objects, rows and
+    rights. Nodes that have seen none of these changes recover by themselves.
+    """
+    from leasehold.cli.recover import recover as run
+
+    given = {
+        "dir": directory,
+        "meta": meta,
+        "meta_ca": meta_ca,
+        "meta_cert": meta_cert,
+        "meta_key": meta_key,
+        "meta_user": meta_user,
+        "meta_password_file": meta_password_file,
+        "meta_quota": meta_quota,
+    }
+    run(places or (), given, longest_lease=longest_lease, timeout=timeout, output=output)

@@ -44,7 +44,6 @@ ConfigFile = Annotated[
 NodeDir = Annotated[Path, _directory("LEASEHOLD_NODE_DIR", "The node's data.")]
 OwnDir = Annotated[Path | None, _directory("LEASEHOLD_NODE_DIR", "Its data.")]
 CoordinatorDir = Annotated[Path | None, _directory("LEASEHOLD_COORDINATOR_DIR", "Its data.")]
-StoppedCoordinatorDir = Annotated[Path, _directory("LEASEHOLD_COORDINATOR_DIR", "The coordinator's data.")]
 LongestLease = Annotated[
     str | None,
     typer.Option(

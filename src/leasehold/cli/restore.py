@@ -4,25 +4,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from leasehold.cli.config import CoordinatorConfig, coordinator_config
+from leasehold.cli.coordinator_directory import check_for_a_coordinator
+from leasehold.cli.generation import read_longest_ns, tell_next
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, milliseconds, note, say, show_json
-from leasehold.cli.recover import read_longest_ns, tell_next
-from leasehold.cli.shared_store import shared_store
+from leasehold.cli.shared_store import release_warnings, shared_store
 from leasehold.cli.statement import read_timeout_ns
-from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.restore import Restored
 from leasehold.coordinator.restore import restore as restore_into
 from leasehold.errors import BadSettings, typed
 from leasehold.limits.clients import CLIENT_PATIENCE_NS
-from leasehold.local.files import check_not_of_another, make_directory
-from leasehold.metastorage.etcd.releases import release_warnings
+from leasehold.local.files import make_directory
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.restore_target import LogTarget
 from leasehold.metastorage.restore_target import FileTarget, RestoreTarget
-from leasehold.metastorage.sqlite import FILE_NAME
-from leasehold.vault.store import FILE_NAME as VAULT_FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 
@@ -49,49 +47,55 @@ def restore(
     longest_ns = None if newest else read_longest_ns(longest_lease)
     with unwound_by_interrupt():
         restored = asyncio.run(_restore(file, config, longest_ns, patience_ns))
-    _show(restored, config, output)
+    if output is Output.JSON:
+        show_json(facts_of(restored))
+    else:
+        tell(restored, config)
 
 
 async def _restore(file: Path, config: CoordinatorConfig, longest_ns: int | None, patience_ns: int) -> Restored:
     wall_s = BoottimeClock().wall_us() // 1_000_000
-    async with _target(config, patience_ns) as target:
+    async with target_of(config, patience_ns) as target:
         with KeysLine("written") as line:
             return await restore_into(file, target, wall_s=wall_s, longest_lease_ns=longest_ns, on_progress=line.update)
 
 
 @asynccontextmanager
-async def _target(config: CoordinatorConfig, patience_ns: int) -> AsyncGenerator[RestoreTarget]:
+async def target_of(config: CoordinatorConfig, patience_ns: int) -> AsyncGenerator[RestoreTarget]:
+    """The directory or the store that takes a restored meta storage. Raises `BadDirectory` and `Unreachable`."""
     directory, location = config.directory, config.meta
     if location is None:
-        check_not_of_another(directory, FILE_NAME, {VAULT_FILE_NAME: "a node", CLUSTER_FILE: "a whole cluster"})
+        check_for_a_coordinator(directory)
         yield FileTarget(directory, lambda: make_directory(directory))
         return
     clock = BoottimeClock()
     store = shared_store(config, location, clock)
     try:
         target = LogTarget(Log(store), clock, SystemEntropy(), patience_ns=patience_ns)
-        for warning in release_warnings(await target.surely(store.members)):
+        for warning in release_warnings(location, await target.surely(store.members)):
             note(warning)
         yield target
     finally:
         await store.close()
 
 
-def _show(restored: Restored, config: CoordinatorConfig, output: Output) -> None:
+def facts_of(restored: Restored) -> dict[str, Any]:
+    """What was restored, for programs."""
+    facts, begun = restored.facts, restored.begun
+    return {
+        "cluster_id": facts.cluster.cluster_id,
+        "generation": (facts.cluster if begun is None else begun.cluster).generation,
+        "revision": facts.end.revision,
+        "history_hash": facts.end.lineage.hex(),
+        "keys": facts.end.keys,
+        "longest_lease_ms": None if begun is None else milliseconds(begun.longest_lease_ns),
+    }
+
+
+def tell(restored: Restored, config: CoordinatorConfig) -> None:
+    """What was restored, and what to do next, for people."""
     facts, begun = restored.facts, restored.begun
     generation = (facts.cluster if begun is None else begun.cluster).generation
-    if output is Output.JSON:
-        show_json(
-            {
-                "cluster_id": facts.cluster.cluster_id,
-                "generation": generation,
-                "revision": facts.end.revision,
-                "history_hash": facts.end.lineage.hex(),
-                "keys": facts.end.keys,
-                "longest_lease_ms": None if begun is None else milliseconds(begun.longest_lease_ns),
-            }
-        )
-        return
     goes_on = "goes on as" if begun is None else "continues as"
     say(f"cluster {facts.cluster.cluster_id} {goes_on} generation {generation}")
     say(f"it keeps the state up to revision {facts.end.revision}: {facts.end.keys} keys")

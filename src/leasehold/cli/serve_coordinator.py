@@ -4,18 +4,16 @@ import asyncio
 from importlib.metadata import version
 
 from leasehold.cli.config import CoordinatorConfig
+from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
 from leasehold.cli.meta import open_meta_storage
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
-from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
 from leasehold.limits.lease import HAND_OVER_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.local.files import check_not_of_another, make_directory, write_address
-from leasehold.metastorage.sqlite import FILE_NAME
-from leasehold.vault.store import FILE_NAME as VAULT_FILE_NAME
+from leasehold.local.files import make_directory, write_address
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.passwords import Argon2Passwords
@@ -27,8 +25,7 @@ from leasehold.wire.threads import OneThread
 def run_coordinator(config: CoordinatorConfig) -> None:
     """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, `BadSettings`, and any other error that ended it."""
     key = read_key(config)
-    others = {VAULT_FILE_NAME: "a node", CLUSTER_FILE: "a whole cluster"}
-    check_not_of_another(config.directory, FILE_NAME, others)
+    check_for_a_coordinator(config.directory)
     make_directory(config.directory)
     run(_coordinator(config, key))
 

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from leasehold.coordinator.nodes.snapshots import SendingPlaces, range_at
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.live_keys import LiveKeys
+from leasehold.core.membership.generations import unknown_leader
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.digest import digest_bytes, item_digest
@@ -45,12 +46,12 @@ class Backups:
                 rows = [CheckpointRow(one.key, one.value, one.created, one.modified, one.version) for one in part]
                 before = [key for key in deleted if key < rows[-1].key]
                 deleted = deleted[len(before) :]
-                for page in _pages((*rows, *_as_deleted(before, revision))):
+                for page in pages_of((*rows, *_as_deleted(before, revision))):
                     yield page
-        leader = await self._storage.leader()
-        assert leader is not None, "nobody else writes the catalog"
+        assert catalog.cluster is not None
+        leader = await self._storage.leader() or unknown_leader(catalog.cluster)
         last = CheckpointRow(keys.LEADER, encode(leader), revision, revision, 1)
-        for page in _pages((*_as_deleted(deleted, revision), last)):
+        for page in pages_of((*_as_deleted(deleted, revision), last)):
             yield page
         yield SnapshotEnd(revision=revision, lineage=catalog.lineage, keys=count, digest=digest_bytes(digest))
 
@@ -66,7 +67,7 @@ def _as_deleted(deleted: Iterable[bytes], revision: Revision) -> Iterable[Checkp
     return (CheckpointRow(key, None, Revision(0), revision, 0) for key in deleted)
 
 
-def _pages(rows: Iterable[CheckpointRow]) -> Iterable[BackupPage]:
+def pages_of(rows: Iterable[CheckpointRow]) -> Iterable[BackupPage]:
     """The rows in the order of their keys, in messages: a revision may delete more keys than one message holds."""
     page: list[CheckpointRow] = []
     size = 0

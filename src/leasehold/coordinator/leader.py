@@ -37,6 +37,7 @@ from leasehold.core.catalog.live_keys import LiveKeys
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import LeadershipEnded, LeadershipExtended, registrations
 from leasehold.core.membership.cluster_ids import check_same_cluster
+from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.questions.lookups import LookUp, looked_up
@@ -216,13 +217,7 @@ class Leader:
             check_request(request, self._writer.catalog)
         match request:
             case messages.WhoAreYou():
-                return messages.ClusterFacts(
-                    cluster_id=self._cluster.cluster_id,
-                    generation=self._cluster.generation,
-                    term=self._term,
-                    leader=True,
-                    coordinators=tuple(sorted(self._writer.catalog.coordinators)),
-                )
+                return cluster_facts(self._writer.catalog, self._term, leader=True)
             case messages.ChallengeCoordinator():
                 return self._prove(request)
             case messages.Allocate():

@@ -39,33 +39,62 @@ async def restore(
     *,
     wall_s: int,
     longest_lease_ns: int | None,
+    is_replayable: bool = True,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Restored:
     """Checks the file and the target, then writes. `longest_lease_ns` is as in `begin_generation`; None goes on in the
     generation of the backup. `on_progress` gets the number of keys that are written, and of all.
 
+    If the file is not replayable, it does not say what its revision has changed. Then the history begins with the first
+    revision of the new generation, so that no node replays the one before.
+
     Raises `Refused` with code NOT_A_BACKUP, NO_ACCESS or CLOCK_SET_BACK, `Corrupt`, and as `RestoreTarget`.
     """
-    with _opened(file) as read:
-        reader = BackupReader(read)
-        catalog = _catalog(reader)
-        facts = reader.check.facts()
+    catalog, facts, size_bytes = read_backup(file)
     check_clock(facts.cluster, wall_s)
     begun, changes = None, ()
     if longest_lease_ns is not None:
         begun, changes = next_generation(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
+    assert is_replayable or begun is not None
     after = facts.cluster if begun is None else begun.cluster
+    first = () if is_replayable else changes
+    """The changes of the new generation, if its first revision is the one that is restored."""
+    revision = Revision(facts.end.revision + bool(first))
     state = RestoredState(
-        revision=facts.end.revision,
-        size_bytes=reader.size_bytes,
+        revision=revision,
+        size_bytes=size_bytes,
         leader=restored_leader(facts.leader, facts.cluster, after, wall_s),
-        changes=changes,
+        changes=changes if is_replayable else (),
     )
     await target.check(state.size_bytes)
     with _opened(file) as read:
         reader = BackupReader(read)
-        await target.write(state, _pages(reader, facts, on_progress))
+        pages = _pages(reader, facts, on_progress)
+        await target.write(state, _changed(pages, first, revision) if first else pages)
     return Restored(facts=facts, begun=begun)
+
+
+def read_backup(file: Path) -> tuple[Catalog, BackupFacts, int]:
+    """What a whole file holds, and its size in bytes. Raises `Refused` with code NOT_A_BACKUP or NO_ACCESS, and
+    `Corrupt`."""
+    with _opened(file) as read:
+        reader = BackupReader(read)
+        return _catalog(reader), reader.check.facts(), reader.size_bytes
+
+
+def _changed(
+    pages: Iterator[tuple[CheckpointRow, ...]], changes: tuple[Change, ...], revision: Revision
+) -> Iterator[tuple[CheckpointRow, ...]]:
+    """The rows as these changes, of keys that are there, leave them at `revision`."""
+    values = {change.key: change.value for change in changes}
+    for rows in pages:
+        yield tuple(
+            CheckpointRow(row.key, values.pop(row.key), row.created, revision, row.version + 1)
+            if row.key in values
+            else row
+            for row in rows
+        )
+    assert not values, "a generation begins with new values of records that every cluster has"
 
 
 def _catalog(reader: BackupReader) -> Catalog:

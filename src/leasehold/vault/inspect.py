@@ -8,27 +8,37 @@ import fcntl
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
 from leasehold.core.catalog.shelf import on_demand
 from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Allocated, Claiming
-from leasehold.durable import NO_SPACE
+from leasehold.durable import NO_SPACE, no_room
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits.vault import VAULT_FINDINGS_MAX
 from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain, is_disk_full
-from leasehold.vault.format import FILE_NAME, check_version, is_there, read_content, read_identity, stored_applied
+from leasehold.vault.format import (
+    FILE_NAME,
+    check_structure,
+    check_version,
+    is_there,
+    read_content,
+    read_identity,
+    stored_applied,
+)
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.logfile import ends_early
+from leasehold.vault.rows import read_each
 
 _FAMILIES: Final = """
 SELECT CAST(substr(key, 1, 2 + CASE instr(substr(key, 3), X'2F') WHEN 0 THEN length(key)
@@ -77,6 +87,25 @@ def inspect(directory: Path) -> VaultSummary:
     `Corrupt` for one that is damaged."""
     with _opened(directory) as (database, path):
         return _summary(database, path)
+
+
+class VaultContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The projection of a vault; `items` are read, and verified, while it is open."""
+
+    applied: Revision
+    lineage: LineageHash
+    items: Iterator[Change]
+
+
+@contextmanager
+def content(directory: Path) -> Generator[VaultContent]:
+    """Opens the projection. Raises as `inspect`, and so do its items: `Corrupt` at their end at the latest."""
+    with _opened(directory) as (database, path):
+        check_structure(database, path, "integrity_check")
+        applied, _durable = stored_applied(database, path)
+        read_identity(database, path, applied)
+        items = read_each(database, path, applied)
+        yield VaultContent(applied=applied.revision, lineage=applied.lineage, items=items)
 
 
 class CheckedVault(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,11 +219,7 @@ def _explained(path: Path) -> Generator[None]:
 
 def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
     if is_disk_full(error) or (isinstance(error, OSError) and error.errno in NO_SPACE):
-        return BadDirectory(
-            f"no space is left in {gettempdir()} for the copy of the vault {path} and its log that is inspected",
-            code=ErrorCode.DISK,
-            hint="free space there, or name another folder with the variable TMPDIR; the vault itself is unchanged",
-        )
+        return no_room(f"the vault {path}")
     found = explain(path, error)
     # Nothing is written here, so nothing is undecided.
     return BadDirectory(found.text, code=found.code, hint=found.hint) if isinstance(found, Indefinite) else found

@@ -93,28 +93,31 @@ def verified(rows: Iterable[tuple[object, object, object]], path: Path) -> Itera
         yield key, value, counted
 
 
-def read_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> tuple[Change, ...]:
-    """Every item, verified one by one and as a whole."""
+def read_each(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> Iterator[Change]:
+    """Every item in key order, verified one by one, and at the end as a whole."""
     return _read(database, path, (("ORDER BY key", ()),), applied.digest)
+
+
+def read_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> tuple[Change, ...]:
+    """As `read_each`, all at once."""
+    return tuple(read_each(database, path, applied))
 
 
 def read_eager(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> tuple[Change, ...]:
     """The items that every start reads, verified likewise."""
-    return _read(database, path, _EAGER, applied.eager)
+    return tuple(_read(database, path, _EAGER, applied.eager))
 
 
 def _read(
     database: sqlite3.Connection, path: Path, ranges: Iterable[tuple[str, tuple[bytes, ...]]], expected: int
-) -> tuple[Change, ...]:
-    items: list[Change] = []
+) -> Iterator[Change]:
     digest = 0
     for where, bounds in ranges:
         for key, value, counted in verified(database.execute(_SELECT + where, bounds), path):
-            items.append(Change(key, value))
+            yield Change(key, value)
             digest ^= counted
     if digest != expected:
         raise corrupt(path, "the projection does not match its checksum")
-    return tuple(items)
 
 
 def check_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> None:

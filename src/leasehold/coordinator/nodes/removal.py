@@ -1,7 +1,8 @@
 """Removing nodes: waits for a node's lease, then writes its tombstone (decided in `core/membership/removal.py`).
 
-A removal that has begun goes on even if its client has gone; the same request again joins it. The node is told once the
-tombstone is durable. If the removal is refused before that, the node is a member again, after a moment without a lease.
+A removal that has begun goes on even if its client disconnects. A client that sends the same request again waits for
+the same removal. Once the tombstone is durable, the leader ends the node's session with REMOVED. After a removal that
+is refused halfway, the node is still a member: it opens a new session and gets a lease again.
 
 A census on a thread counts the node's segments. The tombstone is decided on that, and on the few records that have
 changed since. If many have changed, or another node was removed meanwhile, there is a new census.
