@@ -16,6 +16,7 @@ from bench import (
     outages,
     recovery,
     renewals,
+    replicated_log,
     results,
     scale,
     simulation,
@@ -42,6 +43,7 @@ PARTS: dict[str, Run] = {
     "recovery": recovery.run,
     "outages": outages.run,
     "coordinators": coordinators.run,
+    "log": replicated_log.run,
     "fences": fences.run,
 }
 
@@ -53,18 +55,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=Path("artifacts/bench"), help="where figures are kept")
     parser.add_argument("--minutes", type=float, default=fences.MINUTES, help="of Spark load, for fences")
     parser.add_argument("--smallest", action="store_true", help="run at the smallest size: figures mean nothing")
-    parser.add_argument("--write-docs", action="store_true", help=f"write all kept figures to {results.DOCUMENT.name}")
+    parser.add_argument("--write-docs", action="store_true", help=f"write these figures to {results.DOCUMENT.name}")
     arguments = parser.parse_args(words)
     unknown = [name for name in arguments.parts if name not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     if arguments.smallest and arguments.write_docs:
         parser.error("--smallest measures nothing that belongs into a document")
-    lacking = [
-        name for name in PARTS if name not in (arguments.parts or PARTS) and not results.kept(name, arguments.results)
-    ]
-    if arguments.write_docs and lacking:
-        parser.error(f"no figures of {', '.join(lacking)} in {arguments.results} yet: run these parts too")
     parts = {**PARTS, "fences": partial(fences.run, minutes=arguments.minutes)}
     commit = results.commit()  # of what is measured, whatever changes while it runs
     for name in arguments.parts or PARTS:
@@ -72,8 +69,8 @@ def main(words: Sequence[str] | None = None) -> None:
         result = results.Result(part=name, commit=commit, machine=results.machine(), tables=tables)
         results.show(result)
         results.keep(result, arguments.results)
-    if arguments.write_docs:
-        results.write_document(results.read(arguments.results, list(PARTS)))
+        if arguments.write_docs:
+            results.write_document(result, list(PARTS))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Several coordinators over an etcd: how long a change of leader is felt, and what the log costs beside raw etcd.
+"""Several coordinators over an etcd: how long a change of leader is felt.
 
 From the kill of a process, or from `leader transfer`, to the answer of the next CREATE TABLE, as a client sees it that
-knows all coordinators. Then transactions of five changes through the meta storage, and transactions of five puts
-through the same client of etcd, in pairs.
+knows all coordinators.
 """
 
 import asyncio
@@ -10,44 +9,31 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.etcd_cluster import etcd_program
 
-from bench.figures import Figure, Table, median, quantile, spread
+from bench.figures import Figure, Table, median, quantile
+from bench.replicated_log import store_of
 from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import read_cluster_file
 from leasehold.core.data.coordinator_client import CoordinatorRole
-from leasehold.core.words.operations import Change, Txn
 from leasehold.limits.lease import LEADER_ASIDE_NS
-from leasehold.local.members import PROGRAM_VARIABLE, LocalMembers
+from leasehold.local.etcd import PROGRAM_VARIABLE
+from leasehold.local.members import LocalMembers
 from leasehold.local.processes import LocalCluster
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
-from leasehold.metastorage.etcd.store import EtcdStore
-from leasehold.metastorage.location import parse_location
-from leasehold.metastorage.log.log import Log
-from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
-from leasehold.metastorage.log.storage import ReplicatedMetaStorage
-from leasehold.metastorage.log.store import Swap
-from leasehold.wire.clock import BoottimeClock, sleep_ns
-from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.clock import sleep_ns
 
 KILLS, SMALLEST_KILLS = 20, 1
-PAIRS, SMALLEST_PAIRS = 10, 1
-LASTS_S, SMALLEST_LASTS_S = 1.0, 0.1
-CLIENTS = (1, 64)
-CHANGES = 5
-VALUE = b"x" * 200
 SETTLE_NS = 1_000_000_000
 TRANSFER_SETTLE_NS = LEADER_ASIDE_NS + SETTLE_NS
 """So that all candidates stand again."""
 AIM_P50_S, AIM_WORST_S = 3.8, 4.5
 AIM_TRANSFER_S = 0.5
-AIM_ALONE, AIM_MANY = 0.8, 2.0
 
 
 @contextmanager
@@ -121,67 +107,13 @@ def store_leader(local: LocalCluster) -> str:
     """The name of the member that leads etcd."""
 
     async def ask() -> str:
-        store = _store(local, "bench")
+        store = store_of(LocalMembers(local.directory).settings(), "bench")
         try:
             return next(one.name for one in await store.members() if one.leads)
         finally:
             await store.close()
 
     return asyncio.run(ask())
-
-
-def _store(local: LocalCluster, name: str) -> EtcdStore:
-    location = LocalMembers(local.directory).location()
-    assert location is not None
-    clock = BoottimeClock()
-    return EtcdStore(EtcdClient(EtcdAccess(endpoints=parse_location(location).endpoints), clock), name, clock)
-
-
-async def per_second(work: Callable[[int], Awaitable[object]], clients: int, lasts_s: float) -> float:
-    """How often `work` ends within a second, of so many that begin it again and again."""
-    ends = time.perf_counter() + lasts_s
-    done = 0
-
-    async def client(number: int) -> None:
-        nonlocal done
-        while time.perf_counter() < ends:
-            await work(number)
-            done += 1
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(clients):
-            group.create_task(client(number))
-    return done / lasts_s
-
-
-async def rates(local: LocalCluster, clients: int, pairs: int, lasts_s: float) -> tuple[list[float], list[float]]:
-    """Transactions of the meta storage and of raw etcd in a second, in pairs."""
-    raw = _store(local, "raw")
-    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
-        place = SqliteReplicaPlace(Path(scratch))
-        log = Log(_store(local, f"log{clients}"))
-        ours = await ReplicatedMetaStorage.open(log, place, BoottimeClock(), SystemEntropy())
-        leadership = await ours.campaign("bench")
-        async with asyncio.TaskGroup() as group:
-            beating = group.create_task(leadership.hold(lambda _: None))
-
-            async def commit(number: int) -> None:
-                changes = tuple(Change(b"c/%d/%d" % (number, one), VALUE) for one in range(CHANGES))
-                assert (await ours.txn(Txn(compares=leadership.fence(), then=changes))).succeeded
-
-            async def put(number: int) -> None:
-                puts = {f"k/{number}-{one}": VALUE for one in range(CHANGES)}
-                assert await raw.swap(Swap(unchanged={}, puts=puts)) is not None
-
-            of_ours: list[float] = []
-            of_etcd: list[float] = []
-            for _ in range(pairs):
-                of_ours.append(await per_second(commit, clients, lasts_s))
-                of_etcd.append(await per_second(put, clients, lasts_s))
-            beating.cancel()
-        await ours.close()
-    await raw.close()
-    return of_ours, of_etcd
 
 
 def _felt(what: str, felt: Felt, aim: str, *, holds: bool | None) -> Figure:
@@ -195,9 +127,8 @@ def _felt(what: str, felt: Felt, aim: str, *, holds: bool | None) -> Figure:
 
 
 def run(smallest: bool) -> list[Table]:
-    kills, pairs, lasts_s = (SMALLEST_KILLS, SMALLEST_PAIRS, SMALLEST_LASTS_S) if smallest else (KILLS, PAIRS, LASTS_S)
+    kills = SMALLEST_KILLS if smallest else KILLS
     felt: list[Figure] = []
-    costs: list[Figure] = []
     with several() as local:
         with Cluster(local.directory) as cluster:
             cluster.sql("CREATE DATABASE d")
@@ -219,20 +150,6 @@ def run(smallest: bool) -> list[Table]:
                 holds=share == 0,
             )
         )
-        for clients in CLIENTS:
-            ours, etcd = asyncio.run(rates(local, clients, pairs, lasts_s))
-            ratio, wanted = median(ours) / median(etcd), AIM_ALONE if clients == 1 else AIM_MANY
-            costs.append(
-                Figure(
-                    what=f"transactions of {CHANGES} changes, {clients} client{'s' if clients > 1 else ''}",
-                    value=spread(ours, "/s", 0),
-                    peer=f"raw etcd, {CHANGES} puts: {spread(etcd, '/s', 0)}",
-                    ratio=f"{ratio:.2f}",
-                    aim=f"at least {wanted}",
-                    holds=ratio >= wanted,
-                )
-            )
     return [
         Table(title="Three coordinators, three members of etcd, two nodes on one machine: what is felt", figures=felt),
-        Table(title="The meta storage over a log beside raw etcd with the same client", figures=costs),
     ]

@@ -18,6 +18,8 @@ from bench.figures import Figure, Table
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "measuring.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+HEADING = "### `"
+"""Begins the section of a part."""
 COLUMNS = ("what", "measured: median (5 % to 95 %)", "peer", "ratio", "aim", "met")
 
 
@@ -72,41 +74,33 @@ def show(result: Result) -> None:
 def keep(result: Result, directory: Path) -> None:
     """Writes the result to `directory`, one file for each part."""
     directory.mkdir(parents=True, exist_ok=True)
-    _file(result.part, directory).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    (directory / f"{result.part}.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
 
 
-def kept(part: str, directory: Path) -> bool:
-    """Whether figures of a part are kept there."""
-    return _file(part, directory).exists()
+def kept(part: str, directory: Path) -> Result:
+    """What `keep` wrote of a part."""
+    return msgspec.json.decode((directory / f"{part}.json").read_bytes(), type=Result)
 
 
-def read(directory: Path, parts: Sequence[str]) -> list[Result]:
-    """The kept results of `parts`, in that order. Raises `FileNotFoundError` if one is missing."""
-    return [msgspec.json.decode(_file(part, directory).read_bytes(), type=Result) for part in parts]
-
-
-def _file(part: str, directory: Path) -> Path:
-    return directory / f"{part}.json"
-
-
-def write_document(results: Sequence[Result], document: Path = DOCUMENT) -> None:
-    """Replaces what stands between the marks of the document by these results."""
+def write_document(result: Result, parts: Sequence[str], document: Path = DOCUMENT) -> None:
+    """Replaces the section of a part between the marks of the document. The others stay; `parts` orders all."""
     text = document.read_text()
     before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    document.write_text(f"{before}{BEGIN}\n{rendered(results)}{END}{after}")
+    inside, after = rest.split(END)
+    sections = {one.partition("`")[0]: f"{HEADING}{one}" for one in inside.split(HEADING)[1:]}
+    sections[result.part] = rendered(result)
+    standing = "".join(sections[part] for part in parts if part in sections)
+    document.write_text(f"{before}{BEGIN}\n{standing}{END}{after}")
 
 
-def rendered(results: Sequence[Result]) -> str:
-    """All tables as Markdown; the same results give the same text."""
-    parts: list[str] = []
-    for result in results:
-        parts.append(f"### `{result.part}`\nCommit `{result.commit}`; {result.machine}.\n")
-        for table in result.tables:
-            rows = [COLUMNS, ("---",) * len(COLUMNS), *(_cells(figure) for figure in table.figures)]
-            lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
-            parts.append(f"{table.title}\n\n" + "\n".join(lines) + "\n")
-    return "\n".join(parts)
+def rendered(result: Result) -> str:
+    """The section of a part in Markdown; the same result gives the same text."""
+    parts = [f"{HEADING}{result.part}`\nCommit `{result.commit}`; {result.machine}.\n"]
+    for table in result.tables:
+        rows = [COLUMNS, ("---",) * len(COLUMNS), *(_cells(figure) for figure in table.figures)]
+        lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
+        parts.append(f"{table.title}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts) + "\n"
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:

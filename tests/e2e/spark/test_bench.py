@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.results import read
+from bench.results import kept
 
 ROOT = Path(__file__).parents[3]
 PARTS = ("spark", "fences")
@@ -17,4 +17,4 @@ PARTS = ("spark", "fences")
 def test_the_parts_with_spark_run_at_their_smallest_size(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "bench", *PARTS, "--smallest", "--results", str(tmp_path)]
     subprocess.run(words, cwd=ROOT, check=True, timeout=360)  # a session of its own, in a process of its own
-    assert all(table.figures for result in read(tmp_path, PARTS) for table in result.tables)
+    assert all(table.figures for part in PARTS for table in kept(part, tmp_path).tables)
