@@ -69,7 +69,7 @@ test-netns: setup ; $(BIN)/python -m pytest tests/netns
 test-attacks: setup ; $(BIN)/python -m pytest tests/attacks
 
 demo: setup java
-	LEASEHOLD_ETCD=$$(sh tools/ensure-etcd) $(BIN)/python examples/nyc/demo.py
+	$(BIN)/python examples/nyc/demo.py
 
 bench: setup java
 	$(BIN)/python -m bench

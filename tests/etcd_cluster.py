@@ -1,9 +1,7 @@
 """Real members of etcd on loopback, for tests."""
 
-import os
-import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,9 +9,11 @@ import pytest
 
 from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_TRY_NS
 from leasehold.local.ports import lasting_ports
-from leasehold.metastorage.etcd.client import EtcdAccess, EtcdClient
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.store import EtcdStore
 from leasehold.wire.clock import BoottimeClock
+from tests.store_server import StoreServer
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,39 +27,6 @@ def etcd_program() -> str:
     return found.stdout.strip()
 
 
-class EtcdServer:
-    """One member's process."""
-
-    def __init__(self, address: str, command: Sequence[str], log: Path) -> None:
-        self.address = address
-        self._command = command
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        assert self._process is None
-        # What the shell sets for etcd is not for these.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
-
-    def signal(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        self.signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self.signal(signal.SIGCONT)
-
-
 class EtcdCluster:
     """Members that know each other; `arguments` are for each of them."""
 
@@ -67,7 +34,7 @@ class EtcdCluster:
         folder.mkdir(exist_ok=True)
         ports = lasting_ports(2 * count)
         peers = {f"m{number}": f"http://127.0.0.1:{port}" for number, port in enumerate(ports[count:], 1)}
-        self.servers: dict[str, EtcdServer] = {}
+        self.servers: dict[str, StoreServer] = {}
         for (name, peer), port in zip(peers.items(), ports[:count], strict=True):
             address = f"127.0.0.1:{port}"
             url = f"{scheme}://{address}"
@@ -80,7 +47,7 @@ class EtcdCluster:
                 *("--log-level", "warn"),
                 *arguments,
             ]
-            self.servers[name] = EtcdServer(address, command, folder / f"{name}.log")
+            self.servers[name] = StoreServer(address, command, folder / f"{name}.log")
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -97,11 +64,24 @@ class EtcdCluster:
     def store(
         self,
         prefix: str = "test",
-        access: EtcdAccess | None = None,
+        access: StoreAccess | None = None,
         *,
         try_ns: int = STORE_TRY_NS,
         quota_bytes: int = STORE_QUOTA_BYTES,
     ) -> EtcdStore:
-        clock = BoottimeClock()
-        client = EtcdClient(access or EtcdAccess(endpoints=self.endpoints), clock, try_ns=try_ns)
-        return EtcdStore(client, prefix, clock, quota_bytes=quota_bytes)
+        client = EtcdClient(access or StoreAccess(endpoints=self.endpoints), BoottimeClock(), try_ns=try_ns)
+        return EtcdStore(client, prefix, quota_bytes=quota_bytes)
+
+
+def one_and_three_members(*, marks_of_one: pytest.MarkDecorator | Collection[pytest.MarkDecorator] = ()):
+    """A fixture for the `cluster` of a module: one member, then three. The marks are for the tests with one member."""
+    counts = [pytest.param(1, id="one-member", marks=marks_of_one), pytest.param(3, id="three-members")]
+
+    @pytest.fixture(scope="module", params=counts)
+    def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+        cluster = EtcdCluster(tmp_path_factory.mktemp("etcd"), request.param)
+        cluster.start()
+        yield cluster
+        cluster.kill()
+
+    return cluster

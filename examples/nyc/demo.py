@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -99,7 +98,7 @@ class Demo:
 
     def kill_the_leader(self, directory: Path) -> None:
         """The last act, on a cluster of its own: the leader of three is killed, and a statement ends all the same."""
-        self.step("starting three coordinators that share an etcd, and a node")
+        self.step("starting three coordinators, the store that they share, and a node")
         self.cli("up", "--coordinators", "3", "--nodes", "1", "--detach", directory=directory)
         try:
             self.cli("sql", "CREATE DATABASE d", directory=directory)
@@ -269,10 +268,7 @@ def main() -> int:
     finally:
         if (demo.cluster_directory / "cluster.json").exists():
             demo.cli("down")
-    if shutil.which(os.environ.get("LEASEHOLD_ETCD") or "etcd"):
-        demo.kill_the_leader(directory / "several")
-    else:
-        demo.step("without an etcd on this machine the last act is left out: three coordinators share one")
+    demo.kill_the_leader(directory / "several")
     for failure in demo.failures:
         note(f"FAILED: {failure}")
     say(json.dumps(demo.report))

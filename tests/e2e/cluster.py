@@ -21,11 +21,11 @@ class RunningCluster:
         self.directory = local.directory
 
     @classmethod
-    def start(cls, directory: Path, nodes: int = 3, coordinators: int = 1) -> Self:
+    def start(cls, directory: Path, nodes: int = 3, coordinators: int = 1, meta: str | None = None) -> Self:
         """Starts them and waits until every node holds a lease."""
         running = cls(LocalCluster(directory))
         try:
-            running.local.up(nodes, coordinators)
+            running.local.up(nodes, coordinators, meta)
             running.wait_until_active()
         except BaseException:
             with contextlib.suppress(LeaseholdError):

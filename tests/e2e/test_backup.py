@@ -16,7 +16,8 @@ from leasehold.client.locate import COORDINATOR, read_cluster_file
 from leasehold.core.data.coordinator_client import CoordinatorRole
 from leasehold.core.words.messages import Rows
 from leasehold.limits.membership import GENERATION_GAP
-from leasehold.local.members import PROGRAM_VARIABLE, LocalMembers
+from leasehold.local.etcd import PROGRAM_VARIABLE
+from leasehold.local.members import LocalMembers
 from tests.documents import ROOT
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
@@ -178,11 +179,9 @@ def test_several_coordinators_go_on_from_a_file_that_a_follower_gave(
         for name in members:
             shutil.rmtree(running.directory / name / "data")
 
-        location = LocalMembers(running.directory).location()
-        assert location is not None
         for name in members:
             running.local.start(name)
-        restore = ("restore", str(file), "--meta", location, "--longest-lease", "3s")
+        restore = ("restore", str(file), *LocalMembers(running.directory).words(), "--longest-lease", "3s")
         ran = leasehold(*restore)
         assert ran.code == 0, ran.err
         assert "empty directory" in ran.err

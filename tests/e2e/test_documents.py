@@ -7,12 +7,13 @@ from typing import get_args
 import pytest
 
 from leasehold.core.words.statements import AnyStatement
-from leasehold.local.members import PROGRAM_VARIABLE
+from leasehold.local.etcd import PROGRAM_VARIABLE
 from tests.documents import PAGES, ROOT, rows, section
 from tests.e2e.pages import Reader, blocks
 from tests.etcd_cluster import etcd_program
 
-DOCUMENTS = ["README.md", "docs/operations.md", "docs/coordinators.md", "docs/query.md", "docs/simulator.md"]
+DOCUMENTS = ["README.md", "docs/operations.md", "docs/coordinators.md", "docs/query.md", "docs/recovery.md"]
+DOCUMENTS += ["docs/simulator.md"]
 SQL_PAGE = "docs/sql.md"
 
 pytestmark = pytest.mark.processes

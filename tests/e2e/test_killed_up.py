@@ -1,13 +1,17 @@
 """`leasehold up` killed at any of its steps: called again, it ends well."""
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from leasehold.local.members import PROGRAM_VARIABLE
+from leasehold.client.locate import read_cluster_file
+from leasehold.local import processes
+from leasehold.local.etcd import PROGRAM_VARIABLE
+from leasehold.local.ports import lasting_ports
 from leasehold.local.processes import LocalCluster
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
@@ -82,8 +86,32 @@ def test_the_steps_of_up_are_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_up_draws_another_port_if_somebody_takes_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = int(other.getsockname()[1])
+        drawn = [taken, taken]
+        monkeypatch.setattr(processes, "lasting_ports", lambda count: [drawn.pop()] if drawn else lasting_ports(count))
+        with RunningCluster.start(tmp_path / "cluster", nodes=1) as running:
+            assert not drawn
+            assert not read_cluster_file(running.directory).coordinators["coordinator"].endswith(f":{taken}")
+
+
+@pytest.mark.processes
 def test_up_gives_up_at_its_deadline_and_says_what_it_waited_for(tmp_path: Path) -> None:
     with RunningCluster(LocalCluster(tmp_path / "cluster")) as running:
         words = ("--nodes", "1", "--detach", "--timeout", "1ms")
         late = leasehold("up", *words, directory=running.directory)
         late.refused(5, "waiting for coordinator to listen", "--timeout waits longer")
+
+
+@pytest.mark.processes
+def test_up_says_at_once_which_member_of_the_store_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho this Java is too old\nexit 1\n")
+    java.chmod(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with RunningCluster(LocalCluster(tmp_path / "cluster")) as running:
+        words = ("--nodes", "1", "--coordinators", "3", "--meta", "zookeeper", "--detach")
+        ended = leasehold("up", *words, directory=running.directory, timeout=120)
+        ended.refused(3, "DID_NOT_START", "meta-1 ended at once: this Java is too old")

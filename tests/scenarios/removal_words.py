@@ -13,7 +13,7 @@ from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle
 from tests.scenarios.identity_words import serving
-from tests.sim.test_leaders import run
+from tests.sim.coordinator_words import run
 from tests.stored import stored_catalog
 
 

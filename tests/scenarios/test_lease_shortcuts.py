@@ -18,7 +18,7 @@ from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle
-from tests.sim.test_leaders import all_serve_under, run, term_of, the_leader
+from tests.sim.coordinator_words import all_serve_under, run, term_of, the_leader
 
 
 class Over(Exception):

@@ -13,7 +13,7 @@ from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.requests import RequestFate, is_transaction, undisturbed
 from tests.scenarios.identity_words import identity, refusal, serving, stored
 from tests.scenarios.removal_words import NewestWriter, begin, refused, remove, replicas, simulate
-from tests.sim.test_leaders import run, the_leader
+from tests.sim.coordinator_words import run, the_leader
 
 LEASE_NS = 4 * SECOND_NS
 

@@ -15,7 +15,7 @@ from leasehold.testing.requests import undisturbed
 from tests.scenarios.identity_words import serving, stored
 from tests.scenarios.removal_words import NewestWriter, remove, replicas, simulate
 from tests.scenarios.test_removal import housekeeping
-from tests.sim.test_leaders import run
+from tests.sim.coordinator_words import run
 from tests.unit.core.replicas.test_replication import segment
 
 

@@ -13,7 +13,7 @@ from leasehold.ids import Revision
 from leasehold.limits.membership import COORDINATOR_KEPT_NS, COORDINATOR_SILENT_NS, COORDINATORS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import AT_LENGTH, SimulatedCluster
-from tests.sim.test_followers import ask, execute, followers, run, simulate, the_leader
+from tests.sim.coordinator_words import ask, execute, followers, run, simulate, the_leader
 
 
 async def known(cluster: SimulatedCluster) -> dict[str, tuple[object, ...]]:
@@ -51,7 +51,7 @@ def test_all_report_themselves_and_one_that_falls_silent_is_forgotten():
         await cluster.wait_for(lambda: all_known(cluster))
         assert (await known(cluster))[gone.name][1] == "FOLLOWER"
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_the_next_leader_knows_them_too():
@@ -66,7 +66,7 @@ def test_the_next_leader_knows_them_too():
         assert sorted(str(row[1]) for row in shown.values()) == ["FOLLOWER", "LEADER", "SILENT"]
         assert shown[old.name][1] == "SILENT"
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_report_without_the_cluster_key_writes_nothing():
@@ -85,7 +85,7 @@ def test_a_report_without_the_cluster_key_writes_nothing():
                 await ask(cluster, leader, one)
         assert "stranger:1" not in await addresses(cluster)
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_report_that_is_refused_leaves_nothing_at_the_leader():
@@ -111,7 +111,7 @@ def test_a_report_that_is_refused_leaves_nothing_at_the_leader():
                 await reported(COORDINATORS_MAX)
         assert f"more{COORDINATORS_MAX}:1" not in noted
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def facts_revision(cluster: SimulatedCluster):
@@ -137,7 +137,7 @@ def test_a_client_that_knows_one_learns_of_the_others_and_goes_on_with_them():
         facts = await client.look_up(WhoAreYou(), ClusterFacts, AT_LENGTH)
         assert facts.coordinators == tuple(sorted(cluster.addresses))
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -152,4 +152,4 @@ def test_a_node_that_was_given_one_address_joins_and_follows_the_next_leader(num
             lambda: all(node.published.view.revision >= facts_revision(cluster) for node in cluster.nodes)
         )
 
-    simulate(scenario, given=(number,))
+    simulate(scenario, nodes=2, given=(number,))

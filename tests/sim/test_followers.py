@@ -1,8 +1,7 @@
 """Coordinators that follow: what they answer, how current that is, and what they leave to the leader."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from random import Random
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -21,7 +20,6 @@ from leasehold.core.words.messages import (
     PlanQuery,
     PlanScan,
     QueryPlan,
-    Receipt,
     Receipts,
     Rows,
     ScanPlan,
@@ -29,75 +27,19 @@ from leasehold.core.words.messages import (
     ViewFacts,
     WhoAreYou,
 )
-from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosition, Outcome
+from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosition
 from leasehold.errors import Forbidden, LeaseholdError, NotFound, NotLeader, Unauthenticated
-from leasehold.ids import EntryId, LoginToken, StatementId
+from leasehold.ids import EntryId, LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.lease import LEADER_RETRY_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
-from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator
+from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.coordinator_calls import Account
-from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryStore
 from leasehold.testing.replica import MemoryReplica
 from leasehold.testing.requests import is_transaction
-
-Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
-
-
-class Over(Exception):
-    pass
-
-
-def simulate(scenario: Scenario, *, seed: int = 1, given: tuple[int, ...] = ()) -> None:
-    """Runs a scenario on three coordinators; nodes are told of all, or of those that are `given` by their numbers."""
-
-    async def main(random: Random) -> None:
-        cluster = SimulatedCluster(random, nodes=2, coordinators=3)
-        try:
-            cluster.given = tuple(cluster.addresses[number] for number in given) or None
-            async with asyncio.TaskGroup() as group:
-                await cluster.start(group)
-                await scenario(cluster, group)
-                raise Over
-        except* Over:
-            pass
-
-    run_virtual(main, seed)
-
-
-def the_leader(cluster: SimulatedCluster) -> SimulatedCoordinator:
-    leading = cluster.leading
-    assert leading is not None
-    return leading
-
-
-def followers(cluster: SimulatedCluster) -> list[SimulatedCoordinator]:
-    return [one for one in cluster.coordinators if one.leader is None]
-
-
-async def run(cluster: SimulatedCluster, text: str, login: LoginToken | None = None) -> Receipt:
-    answer = await cluster.sql(text) if login is None else await as_user(cluster, text, login)
-    assert isinstance(answer, Receipt)
-    assert answer.outcome is Outcome.COMMITTED
-    return answer
-
-
-async def as_user(cluster: SimulatedCluster, text: str, login: LoginToken) -> Message:
-    return await ask(cluster, the_leader(cluster), execute(cluster, text, login))
-
-
-async def ask(cluster: SimulatedCluster, coordinator: SimulatedCoordinator, request: Message) -> Message:
-    connection = cluster.network.host(CLIENT).connect(coordinator.address)
-    try:
-        return await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
-    finally:
-        await connection.close()
-
-
-def execute(cluster: SimulatedCluster, text: str, login: LoginToken | None = None) -> Execute:
-    return Execute(cluster_id=None, statement=StatementId(cluster.entropy.hex_128()), text=text, login=login)
+from tests.sim.coordinator_words import ask, execute, followers, run, simulate, the_leader
 
 
 async def tables(cluster: SimulatedCluster, coordinator: SimulatedCoordinator) -> Rows:
@@ -133,7 +75,7 @@ def test_each_coordinator_shows_a_statement_as_soon_as_it_has_returned():
             with pytest.raises(NotFound):
                 await ask(cluster, one, AskTable(cluster_id=None, name="d.t5"))
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_follower_leaves_to_the_leader_what_only_that_one_knows():
@@ -159,7 +101,7 @@ def test_a_follower_leaves_to_the_leader_what_only_that_one_knows():
                 assert raised.value.leader == the_leader(cluster).address
         assert (await tables(cluster, the_leader(cluster))).rows
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_follower_refuses_what_was_revoked_and_who_is_not_known():
@@ -185,7 +127,7 @@ def test_a_follower_refuses_what_was_revoked_and_who_is_not_known():
                 with pytest.raises(Unauthenticated):
                     await ask(cluster, one, asked)
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 async def log_in(cluster: SimulatedCluster, user: str) -> LoginToken:
@@ -220,7 +162,7 @@ def test_a_follower_whose_replica_is_built_anew_answers_again_by_itself():
         assert place.on_apply is None
         assert (await tables(cluster, followers(cluster)[0])).rows
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_follower_that_can_not_reach_the_store_says_so_and_answers_again_by_itself():
@@ -235,7 +177,7 @@ def test_a_follower_that_can_not_reach_the_store_says_so_and_answers_again_by_it
         await run(cluster, "CREATE TABLE d.u (a INT)")
         assert [row[1] for row in (await tables(cluster, one)).rows] == ["t", "u"]
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_questions_are_answered_while_nobody_leads():
@@ -250,7 +192,7 @@ def test_questions_are_answered_while_nobody_leads():
         assert cluster.loop.now_ns() - began_ns < SECOND_NS
         assert cluster.leading is None
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_leader_shows_nothing_older_than_a_follower_has_shown():
@@ -273,7 +215,7 @@ def test_a_leader_shows_nothing_older_than_a_follower_has_shown():
         assert (await tables(cluster, leader)).revision >= seen.revision
         await creating
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 def test_a_follower_that_takes_over_ends_the_questions_that_still_wait():
@@ -286,7 +228,7 @@ def test_a_follower_that_takes_over_ends_the_questions_that_still_wait():
         for task in asked:
             task.cancel()
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)
 
 
 async def asks_on(cluster: SimulatedCluster, coordinator: SimulatedCoordinator) -> None:
@@ -318,4 +260,4 @@ def test_a_follower_that_takes_office_has_read_the_catalog_already(monkeypatch: 
             await run(cluster, text)
         assert len(read) == 3, "each has read it once, when it began"
 
-    simulate(scenario)
+    simulate(scenario, nodes=2)

@@ -98,7 +98,11 @@ def test_members_of_a_quiet_cluster_say_little() -> None:
     simulate(20, scenario)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+LOSSY = [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in (7, 8, 9, 17, 37))]
+"""Seeds at which a member is found dead if it refutes each suspicion only once."""
+
+
+@pytest.mark.parametrize("seed", LOSSY)
 def test_nobody_is_found_dead_where_datagrams_are_lost_late_and_doubled(seed: int) -> None:
     async def scenario(_world: GossipWorld, _group: asyncio.TaskGroup) -> None:
         await asyncio.sleep(120)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -14,10 +13,8 @@ from leasehold.limits.log import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.requests import LATE_S, RequestFate, is_transaction, undisturbed
+from tests.sim.coordinator_words import run, simulate, term_of, the_leader
 from tests.sim.data_words import Ground as Tables
-from tests.sim.test_leaders import run, simulate, term_of, the_leader
-
-Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
 
 
 def cut_every_stream_of(cluster: SimulatedCluster, host: str) -> None:

@@ -1,8 +1,6 @@
 """Several production coordinators over one meta storage: terms, take-over, hand-over, and leaders that are cut off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from random import Random
 
 import pytest
 
@@ -12,7 +10,6 @@ from leasehold.core.words.messages import (
     AskStatus,
     JoinAnswer,
     LeadershipEnds,
-    Receipt,
     RecoveryAccepted,
     SnapshotPage,
     TransferLeadership,
@@ -26,59 +23,11 @@ from leasehold.limits.lease import LEADER_ASIDE_NS
 from leasehold.limits.log import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator
-from leasehold.testing.loop import run_virtual
 from tests.sim import recovery_words as recovery
+from tests.sim.coordinator_words import all_serve_under, ask, run, simulate, term_of, the_leader
 
-Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
 CHANGE_NS = 7_500_000_000
 """What a change of leader adds at most to a statement's bound (docs/design.md, "Schema changes")."""
-
-
-class Over(Exception):
-    pass
-
-
-def simulate(scenario: Scenario, *, seed: int = 1, coordinators: int = 3) -> None:
-    async def main(random: Random) -> None:
-        cluster = SimulatedCluster(random, nodes=3, coordinators=coordinators)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await cluster.start(group)
-                await scenario(cluster, group)
-                raise Over
-        except* Over:
-            pass
-
-    run_virtual(main, seed)
-
-
-def the_leader(cluster: SimulatedCluster) -> SimulatedCoordinator:
-    leading = cluster.leading
-    assert leading is not None
-    return leading
-
-
-async def run(cluster: SimulatedCluster, text: str) -> Receipt:
-    answer = await cluster.sql(text)
-    assert isinstance(answer, Receipt)
-    return answer
-
-
-async def ask_status(cluster: SimulatedCluster, coordinator: SimulatedCoordinator) -> object:
-    connection = cluster.network.host(CLIENT).connect(coordinator.address)
-    try:
-        return await connection.call(AskStatus(), timeout_ns=CALL_TIMEOUT_NS)
-    finally:
-        await connection.close()
-
-
-def term_of(cluster: SimulatedCluster) -> int:
-    leading = cluster.leading
-    return 0 if leading is None or leading.leader is None else leading.leader.grantor.term
-
-
-def all_serve_under(cluster: SimulatedCluster, term: int) -> bool:
-    return all((passed := node.guard()) and passed.lease.term == term for node in cluster.nodes)
 
 
 def test_one_leads_and_the_others_name_it():
@@ -89,7 +38,7 @@ def test_one_leads_and_the_others_name_it():
         for one in cluster.coordinators:
             if one is not leaders[0]:
                 with pytest.raises(NotLeader) as raised:
-                    await ask_status(cluster, one)
+                    await ask(cluster, one, AskStatus())
                 assert (raised.value.leader, raised.value.term) == (leaders[0].address, term_of(cluster))
         assert (await run(cluster, "CREATE DATABASE d")).outcome is Outcome.COMMITTED
 
@@ -157,7 +106,7 @@ def test_a_leader_that_was_paused_past_its_end_answers_nothing_and_stands_by():
         old.pause()
         await cluster.wait_for(lambda: term_of(cluster) > before)
         await run(cluster, "CREATE TABLE d.t (a INT)")
-        asked = asyncio.ensure_future(ask_status(cluster, old))
+        asked = asyncio.ensure_future(ask(cluster, old, AskStatus()))
         await asyncio.sleep(0.5)
         old.resume()
         with pytest.raises(NotLeader):

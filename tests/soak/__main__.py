@@ -61,6 +61,8 @@ def real(seed: int, minutes: float, keep: Path | None, campaign: Simulated | Non
     began_ns = now_ns()
     why = why_no_network()
     note(f"real: the network is left alone: {why}" if why else "real: each process in a network namespace of its own")
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="leasehold-soak-", dir=keep))
     done = Real()
     until_ns = began_ns + int(minutes * NS_PER_MINUTE)

@@ -48,6 +48,7 @@ class Faults:
         ]
         if ground.members:
             self._kinds += [(2, self._kill_a_coordinator), (1.5, self._kill_a_member), (1, self._pause_a_member)]
+            self._kinds.append((0.7, self._delete_a_replica))
         if ground.hosts is not None:
             self._kinds += [(4, self._cut), (2, self._slow)]
 
@@ -141,6 +142,14 @@ class Faults:
         if (name := self._disturbed(self._ground.coordinators)) is not None:
             self._end(name, in_order=False)
             self._break(name, "coordinator killed", f"{name}: SIGKILL", lambda: self._start(name))
+
+    def _delete_a_replica(self) -> None:
+        """Of a coordinator that shares its meta storage: it builds another."""
+        if (name := self._disturbed(self._ground.coordinators)) is not None:
+            self._end(name, in_order=False)
+            for file in (self._ground.directory / name).glob("meta.db*"):
+                file.unlink()
+            self._break(name, "replica deleted", f"{name}: SIGKILL, replica deleted", lambda: self._start(name))
 
     def _stop_a_coordinator(self) -> None:
         if (name := self._disturbed(self._ground.coordinators)) is not None:

@@ -1,6 +1,8 @@
-"""Coordinators and three nodes as real processes that can be broken: one coordinator in network namespaces where root
-may make them, so that ways can be cut and slowed too; else, and with three coordinators over an etcd, on this machine's
-loopback without the faults of the network."""
+"""Coordinators and three nodes as real processes that can be broken.
+
+One coordinator is in network namespaces where root may make them, so that ways can be cut and slowed. Else, and with
+three coordinators and the store that they share, all is on this machine's loopback, without faults of the network.
+"""
 
 import os
 import signal
@@ -10,7 +12,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from leasehold.client.locate import COORDINATOR, read_cluster_file
-from leasehold.local.members import PROGRAM_VARIABLE, LocalMembers
+from leasehold.local.etcd import PROGRAM_VARIABLE
+from leasehold.local.members import LocalMembers
 from leasehold.local.processes import LocalCluster
 from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES, PROXY, NetworkCluster
 from tests.netns.hosts import Hosts, Unavailable, check_available
@@ -101,9 +104,10 @@ class NetworkGround:
 class LocalGround:
     """All processes on the loopback interface, as `leasehold up` starts them."""
 
-    def __init__(self, directory: Path, coordinators: int = 1) -> None:
+    def __init__(self, directory: Path, coordinators: int = 1, meta: str | None = None) -> None:
         self._local = LocalCluster(directory)
         self._count = coordinators
+        self._meta = meta
         self.coordinators: tuple[str, ...] = ()
         self.members: tuple[str, ...] = ()
         self.directory = directory
@@ -112,7 +116,7 @@ class LocalGround:
 
     def __enter__(self) -> Self:
         try:
-            known = self._local.up(len(NODES), self._count)
+            known = self._local.up(len(NODES), self._count, self._meta)
             self.coordinators = tuple(known.coordinators)
             self.members = tuple(one.name for one in LocalMembers(self.directory).processes())
             self._local.wait_until_active()
@@ -158,11 +162,11 @@ class LocalGround:
         raise AssertionError("there is no proxy here")
 
 
-def ground(directory: Path, *, several: bool = False) -> Ground:
-    """The best one that this machine and this user can have; not started yet. With `several` coordinators where there
-    is an etcd."""
-    if several and has_etcd():
-        return LocalGround(directory, coordinators=3)
+def ground(directory: Path, *, meta: str | None = None) -> Ground:
+    """The best one that this machine and this user can have; not started yet. With several coordinators if `meta` names
+    a store for them, which is ZooKeeper where there is no etcd."""
+    if meta is not None:
+        return LocalGround(directory, coordinators=3, meta=meta if has_etcd() else "zookeeper")
     return LocalGround(directory) if why_no_network() else NetworkGround(directory)
 
 

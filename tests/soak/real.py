@@ -89,7 +89,7 @@ def soak(real: Real, seed: int, until_ns: int, scratch: Path, over: Callable[[],
     stalls.start()
     while not over() and (real.seeds == 0 or until_ns - now_ns() > (BROKEN_SECONDS_MIN + CHECK_SECONDS) * SECOND_NS):
         directory = scratch / f"cluster-{seed}"
-        one = ground(directory, several=seed % 2 == 1)
+        one = ground(directory, meta=(None, "etcd", None, "zookeeper")[seed % 4])
         end_ns = min(now_ns() + CLUSTER_SECONDS * SECOND_NS, until_ns - CHECK_SECONDS * SECOND_NS)
         real.seeds += 1
         try:

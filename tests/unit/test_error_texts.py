@@ -10,7 +10,7 @@ import pytest
 import leasehold
 
 SOURCE = Path(leasehold.__file__).parent
-SENTENCE = re.compile(r"^(?!DuckDB|Parquet|Spark|Ctrl-C)[A-Z][a-z]|[^.]\.$|[a-z]\. [A-Z]")
+SENTENCE = re.compile(r"^(?!DuckDB|Parquet|Spark|PySpark|ZooKeeper|Ctrl-C)[A-Z][a-z]|[^.]\.$|[a-z]\. [A-Z]")
 
 
 def written(tree: ast.expr) -> Iterator[str]:

@@ -16,6 +16,8 @@ from leasehold.errors import ExitCode, LeaseholdError, Refused
 from leasehold.metastorage.contract import Compacted, FutureRevision, LeadershipLost
 from leasehold.metastorage.log.bootstrap import OtherLog, StoreSetBack
 from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuitable
+from leasehold.metastorage.log.unled import StillLed
+from leasehold.metastorage.moved import MetaMoved, MetaUnfinished
 from leasehold.metastorage.restore_target import MetaStorageExists
 
 SOURCE = Path(leasehold.__file__).parent
@@ -26,7 +28,7 @@ KINDS = {
 }
 OWN_CODES = [one for one in KINDS.values() if one is not LeaseholdError]
 OWN_CODES += [Compacted, Diverged, FutureRevision, LeadershipLost, MetaStorageExists, OtherLog]
-OWN_CODES += [StoreDenied, StoreFull, StoreSetBack, StoreUnsuitable]
+OWN_CODES += [MetaMoved, MetaUnfinished, StillLed, StoreDenied, StoreFull, StoreSetBack, StoreUnsuitable]
 KINDS |= {"Reject": Refused, "RenewalRefused": Refused}  # messages that become a `Refused` of the same code
 
 

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from leasehold.durable import sync_folder
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import AlreadyExists, Refused
+from leasehold.durable import named_when_whole
+from leasehold.errors import AlreadyExists
 
 
 class BackupFile:
@@ -37,27 +36,8 @@ def backup_file(target: Path, *, force: bool) -> Generator[BackupFile]:
     there. Raises `AlreadyExists`, and `Refused` with code NOT_WRITTEN."""
     if target.is_dir() or (os.path.lexists(target) and not force):
         raise _exists(target)
-    scratch = target.with_name(f"{target.name}.{os.getpid()}.new")
-    try:
-        descriptor = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "w+b") as file:
-                yield BackupFile(file, scratch)
-                file.flush()
-                os.fsync(descriptor)
-            if force:
-                scratch.replace(target)
-            else:
-                target.hardlink_to(scratch)  # a rename would replace a file of that name
-        finally:
-            scratch.unlink(missing_ok=True)
-        sync_folder(target.parent)
-    except FileExistsError as error:
-        raise _exists(Path(str(error.filename2 or error.filename))) from error
-    except OSError as error:
-        raise Refused(
-            f"{target} can't be written: {error.strerror}", code=ErrorCode.NOT_WRITTEN, hint="choose another file"
-        ) from error
+    with named_when_whole(target, exists=_exists, hint="choose another file", replaces=force) as unnamed:
+        yield BackupFile(*unnamed)
 
 
 def _exists(target: Path) -> AlreadyExists:

@@ -23,6 +23,8 @@ class KeptLog:
         self._keys: list[str] = []
         self._version = 0
         self._changed: dict[asyncio.Event, str] = {}
+        self._compared: set[str] = set()
+        """Keys of which a swap has compared a version."""
         self.on_swap: list[Callable[[Swap], None]] = []
         """Called with each swap that happened."""
 
@@ -53,6 +55,7 @@ class KeptLog:
         return found
 
     def swap(self, swap: Swap) -> Mapping[str, int] | None:
+        self._compared.update(key for key, version in swap.unchanged.items() if version != MISSING)
         for key, version in swap.unchanged.items():
             standing = self.values.get(key)
             if (MISSING if standing is None else standing.version) != version:
@@ -92,6 +95,7 @@ class KeptLog:
         del self._changed[event]
 
     def _delete(self, key: str) -> None:
+        assert key not in self._compared, "its version may come again"
         if self.values.pop(key, None) is not None:
             del self._keys[bisect_left(self._keys, key)]
 

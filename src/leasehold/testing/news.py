@@ -312,7 +312,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CatalogRead(msgspec.Struct, frozen=True, kw_only=True):
-    """A client heard which tables there are, as of a revision. Before it asked, clients had been told of `floor`."""
+    """An answer to SHOW TABLES; `floor` is the newest revision that any client had seen before it was asked."""
 
     by: str
     """The coordinator that answered."""

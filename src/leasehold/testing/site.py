@@ -45,7 +45,7 @@ class Site:
         self.addresses: tuple[str, ...] = ()
         """Of all coordinators."""
         self.given: tuple[str, ...] | None = None
-        """Those that nodes are told of; all, if it is None."""
+        """The coordinators that are configured at each node; None for all of `addresses`."""
 
     def revive(self, host: str) -> None:
         """Makes a host ready for a new process."""

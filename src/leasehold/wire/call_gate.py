@@ -1,7 +1,8 @@
 """A gate for calls that begin: the first messages of only a few calls at a time are read.
 
-gRPC takes in a whole message before its server sees any of it, but little of a call that is not read. So the number of
-calls inside the gate bounds the memory that first messages take, whoever sends them.
+gRPC receives a whole message before it hands any part of it to the server. It buffers only little of a call whose
+messages nobody reads. So the number of calls inside the gate bounds the memory that first messages take, whoever sends
+them.
 
 | a call | until | gives way |
 | --- | --- | --- |

@@ -265,6 +265,7 @@ def coordinator(**given: object) -> CoordinatorConfig:
 def test_a_store_is_read_from_its_place() -> None:
     found = coordinator(meta="etcd://10.0.0.1:2379,[::1]:2379/my-cluster", meta_quota="4GiB")
     assert found.meta == StoreLocation("etcd", ("10.0.0.1:2379", "[::1]:2379"), "my-cluster")
+    assert coordinator(meta="zookeeper://h:2181/etcd").meta == StoreLocation("zookeeper", ("h:2181",), "etcd")
     assert found.meta_quota == 4 * 1024**3
     assert coordinator().meta is None
 
@@ -273,7 +274,7 @@ def test_a_store_is_read_from_its_place() -> None:
     ("given", "words"),
     [
         ({"meta": "127.0.0.1:2379/x"}, ["etcd://"]),
-        ({"meta": "http://127.0.0.1:2379/x"}, ["does not begin with etcd://"]),
+        ({"meta": "http://127.0.0.1:2379/x"}, ["does not begin with etcd:// or zookeeper://"]),
         ({"meta": "etcd://127.0.0.1:2379"}, ["needs a name"]),
         ({"meta": "etcd://127.0.0.1:2379/"}, ["needs a name"]),
         ({"meta": "etcd://127.0.0.1:2379/a/b"}, ["needs a name"]),
@@ -281,6 +282,7 @@ def test_a_store_is_read_from_its_place() -> None:
         ({"meta": "etcd://127.0.0.1:0/x"}, ["not host:port"]),
         ({"meta": "etcd://user:word@127.0.0.1:1/x"}, ["meta_user"]),
         ({"meta": "etcd:///x"}, ["not host:port"]),
+        ({"meta": "zookeeper://h:2181/zookeeper"}, ["keeps this name for itself"]),
         ({"meta": "etcd://h:1,h:1/x"}, ["names an address twice"]),
         ({"meta": "etcd://" + ",".join(f"h{n}:1" for n in range(20)) + "/x"}, ["20 addresses"]),
         ({"meta_ca": Path("ca.pem")}, ["meta_ca", "no store is given", "--meta etcd://"]),

@@ -57,7 +57,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("sql TABLES --dir {nothing}", WIRE),
         ("node remove 1 --dir {nothing}", {*WIRE, "sqlite3"}),
         ("node reset --dir {nothing}", {"asyncio", "sqlite3"}),
-        ("recover --dir {nothing}", {"asyncio", "sqlite3"}),
+        ("recover --dir {nothing}", {*WIRE, "sqlite3"}),
         ("backup {made} --dir {nothing}", WIRE),
         ("restore {file} --dir {made}", {*WIRE, "sqlite3"}),
         ("vault show --dir {nothing}", {"sqlite3"}),

@@ -34,6 +34,7 @@ async def run_statement(
     """Asks for a statement until it is known how it ended.
 
     With `has_timeout` coordinators end it at the deadline of `asking`, and it is asked for LATE_ANSWER_NS longer.
+    Otherwise the time of `asking` starts again whenever a coordinator says for which nodes the statement waits.
     `may_be_sent`: an earlier call may have sent it. Raises the refusal, `Unreachable` if it was never sent, and
     `OutcomeUnknown`.
     """
@@ -47,10 +48,17 @@ async def run_statement(
     cluster_id, ends = client.cluster_id, client.deadline(asking.for_ns)
 
     async def ask(address: str, deadline: Deadline) -> Receipt | Rows:
+        def waits(waiting: WaitingFor) -> None:
+            if not has_timeout:
+                deadline.renew()
+            asking.answered()
+            if on_wait is not None:
+                on_wait(waiting)
+
         # Each leader counts from when it is asked.
         left_ns = ends.within(asking.for_ns) if has_timeout else None
         request = messages.Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
-        return await ask_statement(client, address, request, deadline, on_wait)
+        return await ask_statement(client, address, request, deadline, waits)
 
     return await client.until_answered(ask, unknown, asking, late_ns=LATE_ANSWER_NS if has_timeout else 0)
 

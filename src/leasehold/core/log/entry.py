@@ -50,6 +50,18 @@ def position_of(entry: LogEntry) -> LogPosition:
     )
 
 
+def made_position(entry_id: EntryId, revision: Revision) -> LogPosition:
+    """Where a log begins that takes the state at `revision` from elsewhere: as if one entry had made all of it, and had
+    been trimmed."""
+    return LogPosition(
+        number=BEGINNING.number + 1,
+        id=entry_id,
+        chain=ChainHash(hashlib.sha256(entry_id.encode()).digest()),
+        revision=revision,
+        log_bytes=0,
+    )
+
+
 def draft(after: LogPosition, entry_id: EntryId, term: Term, body: LogBody) -> DraftEntry:
     """The entry that does `body` after that position."""
     blob = encode(body)

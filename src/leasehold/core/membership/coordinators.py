@@ -16,7 +16,7 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Refused
-from leasehold.ids import NODE_ADDRESS, NODE_NAME, Revision
+from leasehold.ids import NODE_ADDRESS, NODE_NAME, Revision, Term
 from leasehold.limits.membership import (
     COORDINATOR_KEPT_NS,
     COORDINATOR_SILENT_NS,
@@ -75,6 +75,18 @@ def check_report(report: ReportCoordinator) -> None:
     for text, is_good in texts:
         if not is_good(text):
             raise BadMessage(f"{text[:80]!r} in the report of a coordinator")
+
+
+def cluster_facts(catalog: Catalog, term: Term, *, leader: bool) -> ClusterFacts:
+    """The answer to WhoAreYou. `term` is that of the leader, or the newest one that a follower has seen; 0 if none."""
+    assert catalog.cluster is not None, "before a cluster is created, a coordinator answers NOT_INITIALISED"
+    return ClusterFacts(
+        cluster_id=catalog.cluster.cluster_id,
+        generation=catalog.cluster.generation,
+        term=term,
+        leader=leader,
+        coordinators=tuple(sorted(catalog.coordinators)),
+    )
 
 
 def told_addresses(facts: ClusterFacts) -> tuple[str, ...]:

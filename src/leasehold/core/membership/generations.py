@@ -25,7 +25,13 @@ from leasehold.core.words.records import ClusterRecord, GenerationOrigin, Larges
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Term
-from leasehold.limits.membership import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
+from leasehold.limits.membership import (
+    GENERATION_GAP,
+    GENERATIONS_SINCE,
+    JUMPS_EVERY_S,
+    NUMBERS_PER_SECOND,
+    ORIGINS_MAX,
+)
 
 NOTHING_APPLIED = Generation(0)
 """Of a directory that follows no history yet."""
@@ -118,8 +124,24 @@ def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Gener
 def restored_leader(record: LeaderRecord, before: ClusterRecord, after: ClusterRecord, wall_s: int) -> LeaderRecord:
     """The leader record of a meta storage that is restored at `wall_s`: nobody leads, and the next term is new even if
     terms have begun since the backup and have left no other trace."""
-    term = raised_leader(record, before, Generation(wall_s)).term
+    term = raised_leader(record, before, Generation(wall_s)).term if record.term else _term_above_all(wall_s)
     return LeaderRecord(generation=after.generation, term=term, holder="", beat=0, duration_ns=0)
+
+
+def unknown_leader(cluster: ClusterRecord) -> LeaderRecord:
+    """For a state that is kept without its leader record: in a vault, or in a replica of a log."""
+    return LeaderRecord(generation=cluster.generation, term=Term(0), holder="", beat=0, duration_ns=0)
+
+
+def _term_above_all(wall_s: int) -> Term:
+    """A term above all that any cluster has given out until `wall_s`, for a state that does not say which it was in.
+
+    A term is at most the number of elections plus all jumps. There are at most NUMBERS_PER_SECOND elections a second,
+    and a jump each JUMPS_EVERY_S, of which none is farther than one over all the time since GENERATIONS_SINCE. A jump
+    to here is above all that followed an earlier jump to here, since each second moves it farther than a jump.
+    """
+    since_s = wall_s - GENERATIONS_SINCE
+    return Term((since_s // JUMPS_EVERY_S + 1) * (GENERATION_GAP + since_s * NUMBERS_PER_SECOND))
 
 
 def _closed(node: NodeRecord, jump: int) -> NodeRecord:

@@ -4,14 +4,15 @@ Theory of operation (SWIM, Das et al. 2002; Lifeguard, Dadgar et al. 2018). In e
 one other, in rounds that visit everybody once. Without an answer in time it asks three others to ping for it. Without
 one by the end of the period it **suspects** the target, and says so. Claims about members travel with pings and
 answers, and by themselves while there is news; each is sent a bounded number of times. A suspect that hears of it
-**refutes**: it raises its **incarnation**, which nobody else does. One that does not refute within the suspicion's time
-is **dead**. That time grows with the logarithm of the number of members, and shrinks as others suspect on their own.
+**refutes**: it raises its **incarnation**, which nobody else does. If a member still sends it the older claim, the
+suspect repeats the refutation to that member. One that does not refute within the suspicion's time is **dead**. That
+time grows with the logarithm of the number of members, and shrinks as others suspect on their own.
 
 Of two claims about a member the one of the higher incarnation holds, then the one of the higher state (ALIVE, SUSPECT,
 DEAD, LEFT). This order is total, so lost, late, doubled and reordered datagrams lead all members to the same end. A
-replayed datagram at most makes a member refute once more, or shows a forgotten member until it is found dead again. An
-answer counts only for the one ping that is open, whose number begins at random. Full answers go to anybody who asks, so
-their number is bounded.
+replayed datagram at most makes a member refute once more or repeat its refutation, or shows a forgotten member until it
+is found dead again. An answer counts only for the one ping that is open, whose number begins at random. Full answers go
+to anybody who asks, so their number is bounded.
 
 | state of a member | event                                                          | next      |
 | unknown           | a claim: alive, suspect                                        | as said   |

@@ -252,7 +252,11 @@ class Swim:
 
     def _hear_of_me(self, claim: MemberClaim, source: str) -> None:
         mine = self._mine
-        if self._is_leaving or claim.incarnation < mine.incarnation:
+        if self._is_leaving:
+            return
+        if claim.incarnation < mine.incarnation:
+            if claim.state is not State.ALIVE:
+                self._tell(source, mine)  # the refutation has not reached it, and may not go round any more
             return
         if claim.incarnation == mine.incarnation:
             if claim.state is State.ALIVE and claim.member == mine.member:

@@ -1,16 +1,13 @@
 """Exports a segment of a node's own disk as a Parquet file with the column names of its table."""
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from leasehold.core.catalog.catalog import live_fields
 from leasehold.core.data.hidden_rows import Hidings
-from leasehold.durable import sync_folder
+from leasehold.durable import named_when_whole
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
@@ -53,8 +50,8 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
     fields = live_fields(table)
     hiding = Hidings().of(table, record, standalone.catalog)
     left = 0
-    with _whole(target) as file:
-        encoder = SegmentEncoder(fields, file.write)
+    with named_when_whole(target, exists=_exists, hint="choose another --to") as unnamed:
+        encoder = SegmentEncoder(fields, unnamed.file.write)
         for batch in read_segment(path, (*fields, *hiding.fields)):
             encoder.write(batch.select(range(len(fields))))
             left += shown(hiding, batch, len(fields)).num_rows
@@ -85,29 +82,6 @@ def _check_no_node(target: Path) -> None:
                 code=ErrorCode.NOT_WRITTEN,
                 hint="choose another --to, outside of it",
             )
-
-
-@contextmanager
-def _whole(target: Path) -> Generator[BinaryIO]:
-    """A file that gets its name once it is complete and durable, unless the name is taken by then."""
-    scratch = target.with_name(f"{target.name}.{os.getpid()}.new")
-    try:
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(descriptor)
-            target.hardlink_to(scratch)  # a rename would replace a file of that name
-        finally:
-            scratch.unlink(missing_ok=True)
-        sync_folder(target.parent)
-    except FileExistsError as error:
-        raise _exists(Path(str(error.filename2 or error.filename))) from error
-    except OSError as error:
-        raise Refused(
-            f"{target} can't be written: {error.strerror}", code=ErrorCode.NOT_WRITTEN, hint="choose another --to"
-        ) from error
 
 
 def _exists(target: Path) -> AlreadyExists:

@@ -1,8 +1,12 @@
-"""INV-READ-1: an answer about the catalog is not older than what any client had been told of before it was asked for,
-whichever coordinator gives it; and it is what the statements make of the catalog at the revision in the answer.
+"""INV-READ-1: reads of the catalog are linearizable, whichever coordinator answers.
 
-Revisions are the order of all statements, and each answer names its own. So these two rules say that the catalog is
-linearizable: a question takes effect at its revision, after all that had ended when it began.
+Each answer names a revision. Two rules hold:
+
+- The revision is at least the newest one that any client had seen in an answer before the question was asked.
+- The answer shows the catalog that the statements up to that revision make.
+
+Revisions order all statements. So a question takes effect at its revision, after each statement that had ended before
+the question was asked.
 """
 
 from typing import Final
@@ -24,7 +28,7 @@ def check(oracle: Oracle) -> str | None:
 
 def _wrong(model: Model, news: CatalogRead) -> str | None:
     if news.revision < news.floor:
-        return f"{news.by} answered as of revision {news.revision}, when clients had been told of {news.floor}"
+        return f"{news.by} answered as of revision {news.revision}, but clients had seen {news.floor} before"
     shown = {(fold(database), fold(table)) for database, table in news.tables}
     expected = {key[1:] for key in model.at(news.revision) if key[0] == "table"}
     if shown != expected:

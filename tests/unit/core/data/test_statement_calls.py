@@ -75,6 +75,19 @@ def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
     assert (end, len(waits), answers) == (page, 1, [])
 
 
+def test_the_time_for_a_statement_counts_from_the_last_word_of_it() -> None:
+    page = Rows(columns=("name",), rows=(("a",),), revision=Revision(7))
+
+    def run(client: CoordinatorClient) -> Awaitable[object]:
+        return run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS)
+
+    cut: list[Answer] = [*[WAITS] * 150, Unreachable("gone")]
+    answers: list[list[Answer]] = [[FACTS], *[[WAITS], cut] * 3, [page]]
+    _, end, took_ns = ask(lambda *_: answers.pop(0), run)
+    assert end == page
+    assert took_ns > 2 * SECONDS.for_ns
+
+
 # ---------------------------------------------------------------- nodes
 
 

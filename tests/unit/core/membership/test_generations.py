@@ -14,6 +14,7 @@ from leasehold.core.membership.generations import (
     raised,
     raised_leader,
     restored_leader,
+    unknown_leader,
 )
 from leasehold.core.membership.identity import CAPABILITIES, hash_secret
 from leasehold.core.membership.rejections import Reject
@@ -90,6 +91,27 @@ def test_the_term_of_a_restored_backup_is_new_in_either_generation(after):
     assert restored == LeaderRecord(generation=after.generation, term=9 + JUMP, holder="", beat=0, duration_ns=0), (
         "anybody may take it at once"
     )
+
+
+def term_of_unknown(wall_s: int) -> int:
+    return restored_leader(unknown_leader(CLUSTER), CLUSTER, CLUSTER, wall_s).term
+
+
+def test_where_no_term_is_known_the_next_one_is_above_all_of_any_past():
+    """Ten elections in each second since 2025, and the farthest jump in each minute."""
+    minutes = (WALL_S - GENERATIONS_SINCE) // 60
+    elections = (WALL_S - GENERATIONS_SINCE) * NUMBERS_PER_SECOND
+    assert elections + minutes * JUMP < term_of_unknown(WALL_S) < 2**53, "a program that reads JSON can hold it"
+
+
+@pytest.mark.parametrize("later_s", [1, 59, 60, 3600])
+def test_a_second_unknown_term_is_above_all_that_followed_the_first(later_s):
+    """The first one began a generation, which was led for a while, restored once more, and then lost too."""
+    first = LeaderRecord(generation=WALL_S, term=term_of_unknown(WALL_S), holder="", beat=0, duration_ns=0)
+    began = msgspec.structs.replace(CLUSTER, generation=WALL_S)
+    led = msgspec.structs.replace(first, term=first.term + later_s * NUMBERS_PER_SECOND)
+    restored = restored_leader(led, began, began, WALL_S + later_s)
+    assert restored.term < term_of_unknown(WALL_S + later_s)
 
 
 @pytest.mark.parametrize("generations", [0, 1], ids=["first", "recovered a minute ago"])

@@ -92,11 +92,22 @@ def test_a_suspect_refutes_at_once_by_a_higher_incarnation():
     [(address, said)] = by.take()
     assert (address, said) == ("a:1", News(sender="me", claims=(claim("me", 2),)))
     assert by.swim.health == 1
-    by.hear(suspected("me", 1, by="a"), sender="a")
-    assert by.take() == []
     by.hear(dead("me", 7), sender="a")
     assert by.swim.seen()[0] == claim("me", 8)
     assert by.swim.health == 1
+
+
+@pytest.mark.parametrize("state", [State.SUSPECT, State.DEAD, State.LEFT])
+def test_a_refutation_that_did_not_arrive_is_repeated_to_whoever_lacks_it(state):
+    by = By(knows=("a", "b"))
+    by.hear(suspected("me", 1, by="b"), sender="b")
+    by.pass_time(by.now_ns + 60 * S, answer=("a", "b"))
+    by.take()
+    by.hear(claim("me", 1, state), sender="a")
+    assert by.take() == [("a:1", News(sender="me", claims=(claim("me", 2),)))]
+    assert by.swim.health == 0, "it has blamed itself already"
+    by.hear(claim("me", 1), sender="a")
+    assert by.take() == [], "no suspicion waits for it"
 
 
 def test_a_refutation_ends_a_suspicion():

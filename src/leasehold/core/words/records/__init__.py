@@ -32,9 +32,11 @@ from leasehold.core.words.records.log import (
     LogBody,
     LogCheckpoint,
     LogEntry,
+    LogFillingRecord,
     LogFormatRecord,
     LogPosition,
     LogTransaction,
+    MetaMoveRecord,
     StoredChunk,
 )
 from leasehold.core.words.records.objects import (
@@ -82,5 +84,8 @@ _Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord |
 _Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord
 _Statements: TypeAlias = StatementRecord | ProcedureRecord
 _Log: TypeAlias = LogPosition | LogBody | LogEntry | LogCheckpoint | CheckpointChunk | LogFormatRecord
-AnyRecord: TypeAlias = _Singles | _Processes | _Objects | _Rows | _Principals | _Statements | _Log | IdentityRecord
+_Moves: TypeAlias = MetaMoveRecord | LogFillingRecord
+AnyRecord: TypeAlias = (
+    _Singles | _Processes | _Objects | _Rows | _Principals | _Statements | _Log | _Moves | IdentityRecord
+)
 """Everything that is stored under a key of its own."""

@@ -4,7 +4,7 @@ import msgspec
 
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records.base import Record
-from leasehold.ids import ChainHash, EntryId, Revision, Term
+from leasehold.ids import ChainHash, ClusterId, EntryId, Revision, Term
 
 
 class LogPosition(Record, frozen=True, kw_only=True, tag="log-position/1"):
@@ -94,3 +94,26 @@ class LogFormatRecord(Record, frozen=True, kw_only=True, tag="log-format/1"):
     format_version: int
     log_id: EntryId
     """Drawn when the log is made: a replica of another log begins anew."""
+
+
+class MetaMoveRecord(Record, frozen=True, kw_only=True, tag="meta-move/1"):
+    """Marks a meta storage that goes on elsewhere: nobody leads on it any more. It takes the place of the head of a
+    log."""
+
+    id: EntryId
+    """Of this move, and of the log that it makes."""
+    to: str
+    """The location of a shared store, or the directory of a coordinator with a file of its own."""
+    is_finished: bool = False
+    """Whether the new place can be led. If not, the move has to be run again."""
+    position: LogPosition | None = None
+    """The head of the log that was moved; None for a file."""
+
+
+class LogFillingRecord(Record, frozen=True, kw_only=True, tag="log-filling/1"):
+    """In place of the head of a log that a move is filling: no coordinator may use it yet."""
+
+    cluster_id: ClusterId
+    """Of the cluster that moves here."""
+    run: EntryId
+    """Drawn by each try, which so knows its own."""
