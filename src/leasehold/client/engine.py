@@ -53,7 +53,7 @@ class Prepared:
 
 
 class Run:
-    """One run of a SELECT, on a thread of its own."""
+    """One run of a SELECT, on a thread of its own, which `start` begins and `stop` ends."""
 
     def __init__(
         self, prepared: Prepared, open_plan: Open, on_read: Callable[[int, int], None] = lambda *_: None
@@ -69,6 +69,9 @@ class Run:
         self._connection = duckdb.connect(":memory:", config=_config(prepared.memory_bytes))
         # A daemon: a process that ends does not wait for a query that nobody reads.
         self._thread = threading.Thread(target=self._run, name="query", daemon=True)
+
+    def start(self) -> None:
+        """An interrupt may end this call after the thread has begun, so whoever calls it must call `stop` then."""
         self._thread.start()
 
     def take(self) -> pa.RecordBatch | pa.Schema | None:
@@ -98,8 +101,9 @@ class Run:
         last: BaseException | None = None
         try:
             try:
-                with self._failing():
-                    self._answer()
+                if not self._stopped.is_set():  # else `stop` saw no thread yet
+                    with self._failing():
+                        self._answer()
             finally:
                 self._connection.close()
         except BaseException as error:  # noqa: BLE001 it is raised where the batches are taken

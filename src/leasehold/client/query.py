@@ -87,6 +87,7 @@ class RunningQuery:
             self._prepared = prepare(self._select, self._pinned, self._memory_bytes)
             self._run = Run(self._prepared, self._open, self._on_read)
             try:
+                self._run.start()
                 schema, first = self._run.take(), self._run.take()
             except BaseException as error:
                 self._run.stop()

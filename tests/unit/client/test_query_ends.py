@@ -57,21 +57,20 @@ def until_gone(name: str) -> None:
 
 def test_an_interrupt_ends_a_query_at_once() -> None:
     tables = Tables(batches=1_000_000_000, rows=1_000)
-    begun = threading.Event()
-    opened = tables.open
-
-    def open_and_tell(plan: ScanPlan) -> pa.RecordBatchReader:
-        begun.set()
-        return opened(plan)
+    reads = threading.Event()
 
     def interrupt() -> None:
-        assert begun.wait(60)
+        assert reads.wait(60)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         run_query(
-            read_select("SELECT count(*) FROM db.t", cluster=""), lambda _names: planned(), open_and_tell, MEMORY_BYTES
+            read_select("SELECT count(*) FROM db.t", cluster=""),
+            lambda _names: planned(),
+            tables.open,
+            MEMORY_BYTES,
+            on_read=lambda rows, _of: reads.set() if rows > 10_000 else None,
         )
     until_gone("query")
     assert tables.ended == tables.opened == 1
@@ -88,8 +87,55 @@ def test_a_query_that_reads_no_table_is_ended_too() -> None:
         memory_bytes=MEMORY_BYTES,
     )
     run = Run(endless, Tables().open)
+    run.start()
     run.stop()
     until_gone("query")
+
+
+@pytest.mark.parametrize("begins_first", [False, True])
+def test_an_interrupt_while_the_thread_begins_ends_it_too(
+    monkeypatch: pytest.MonkeyPatch, *, begins_first: bool
+) -> None:
+    """Before the thread has begun, and before the thread that started it has heard of that."""
+    tables = Tables(batches=1_000_000_000, rows=1_000)
+    begun, start = threading.Event(), threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begins_first:
+            start(thread)
+            assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    def open_and_tell(plan: ScanPlan) -> pa.RecordBatchReader:
+        begun.set()
+        return tables.open(plan)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_query(
+            read_select("SELECT count(*) FROM db.t", cluster=""), lambda _names: planned(), open_and_tell, MEMORY_BYTES
+        )
+    until_gone("query")
+
+
+def test_a_run_that_was_stopped_before_its_thread_began_reads_nothing() -> None:
+    tables = Tables()
+    plans = planned().plans
+    table = plans[0]
+    prepared = Prepared(
+        text='SELECT * FROM "t"',
+        names=("n",),
+        called={table.facts.name: "t"},
+        plans={table.facts.name: table},
+        views=(),
+        elsewhere="",
+        memory_bytes=MEMORY_BYTES,
+    )
+    run = Run(prepared, tables.open)
+    run.stop()
+    run.start()
+    until_gone("query")
+    assert tables.opened == 0
 
 
 # ---------------------------------------------------------------- rows that are taken away meanwhile

@@ -92,6 +92,7 @@ def test_duckdb_itself_is_locked_in(text: str, tmp_path) -> None:
         text=filled, names=("x",), called={}, plans={}, views=(), elsewhere="", memory_bytes=MEMORY_BYTES
     )
     run = Run(prepared, Tables().open)
+    run.start()
     with pytest.raises(Refused):
         run.take()
     run.stop()
