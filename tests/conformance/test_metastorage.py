@@ -1,5 +1,6 @@
 """The meta storage contract, for every backend."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from leasehold.testing.replica import MemoryReplicaPlace
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from tests.conformance.metastorage_life_suite import LifeSuite
-from tests.conformance.metastorage_suite import MetaStorageSuite
+from tests.conformance.metastorage_model import hold_to_the_model
+from tests.conformance.metastorage_suite import MetaStorageSuite, Place
 from tests.conformance.metastorage_watch_suite import WatchSuite
 
 
@@ -75,3 +77,16 @@ class TestReplicatedInMemory(MetaStorageSuite, WatchSuite, LifeSuite):
     @pytest.fixture
     def place(self) -> ReplicatedPlace:
         return ReplicatedPlace(MemoryReplicaPlace())
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(lambda directory: SqlitePlace(directory / "meta.db"), id="sqlite"),
+        pytest.param(lambda _: MemoryPlace(), id="memory"),
+        pytest.param(lambda directory: ReplicatedPlace(SqliteReplicaPlace(directory)), id="replicated"),
+        pytest.param(lambda _: ReplicatedPlace(MemoryReplicaPlace()), id="replicated in memory"),
+    ],
+)
+def test_random_histories_agree_with_the_model(place: Callable[[Path], Place]) -> None:
+    hold_to_the_model(place, examples=40)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.log_place import LogPlace
 from tests.conformance.metastorage_life_suite import LifeSuite
+from tests.conformance.metastorage_model import hold_to_the_model
 from tests.conformance.metastorage_suite import MetaStorageSuite
 from tests.conformance.metastorage_watch_suite import WatchSuite
 from tests.etcd_cluster import EtcdCluster, one_and_three_members
@@ -20,3 +21,8 @@ class TestEtcd(MetaStorageSuite, WatchSuite, LifeSuite):
     @pytest.fixture
     def place(self, cluster: EtcdCluster, tmp_path: Path, request: pytest.FixtureRequest) -> LogPlace:
         return LogPlace(tmp_path, cluster, request.node.name.partition("[")[0])
+
+
+@pytest.mark.parametrize("examples", [5, pytest.param(40, marks=pytest.mark.long)])
+def test_random_histories_agree_with_the_model(cluster: EtcdCluster, examples: int) -> None:
+    hold_to_the_model(lambda directory: LogPlace(directory, cluster, directory.name), examples=examples)

@@ -1,7 +1,8 @@
 """Backups restored into each kind of meta storage, and into real members of engines; a crash at every point."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,15 @@ class EngineGround(LogGround):
         super().__init__(directory)
         self._cluster = cluster
         self._name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+        self._stores: list[LogStore] = []
 
     def store(self) -> LogStore:
-        return self._cluster.store(self._name, try_ns=PATIENT_NS)
+        self._stores.append(self._cluster.store(self._name, try_ns=PATIENT_NS))
+        return self._stores[-1]
+
+    async def aclose(self) -> None:
+        for one in self._stores:
+            await one.close()
 
 
 class TestFile(RestoreSuite):
@@ -229,16 +236,20 @@ cluster = one_and_three_members()
 
 class TestEtcd(RestoreSuite):
     @pytest.fixture
-    def ground(self, cluster: EtcdCluster, tmp_path: Path, request: pytest.FixtureRequest) -> EngineGround:
-        return EngineGround(tmp_path, cluster, request)
+    async def ground(
+        self, cluster: EtcdCluster, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> AsyncIterator[EngineGround]:
+        async with aclosing(EngineGround(tmp_path, cluster, request)) as ground:
+            yield ground
 
 
 class TestZooKeeper(RestoreSuite):
     @pytest.fixture
-    def ground(
+    async def ground(
         self, three_zookeepers: ZooKeeperCluster, tmp_path: Path, request: pytest.FixtureRequest
-    ) -> EngineGround:
-        return EngineGround(tmp_path, three_zookeepers, request)
+    ) -> AsyncIterator[EngineGround]:
+        async with aclosing(EngineGround(tmp_path, three_zookeepers, request)) as ground:
+            yield ground
 
 
 async def test_a_store_that_does_not_answer_is_told() -> None:

@@ -1,15 +1,23 @@
-"""Random histories against the simplest model there is: one dictionary per revision."""
+"""Random histories of a meta storage against the simplest model there is: one dictionary per revision."""
 
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from leasehold.core.words.operations import (
     Change,
@@ -25,8 +33,7 @@ from leasehold.core.words.operations import (
 )
 from leasehold.ids import Revision
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage
-from leasehold.metastorage.sqlite import SqliteMetaStorage
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from tests.conformance.metastorage_suite import Place
 
 KEYS = [b"a", b"a\x00", b"ab", b"b", b"c/1", b"c/2", b"\xff"]
 VALUES = [b"", b"1", b"2"]
@@ -231,30 +238,25 @@ class Machine(RuleBasedStateMachine):
         self.runner.close()
 
 
-class SqliteMachine(Machine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.directory = Path(tempfile.mkdtemp(prefix="metastorage-model-"))
+def hold_to_the_model(place: Callable[[Path], Place], *, examples: int) -> None:
+    """So many random histories, each of a store in a place of its own, in a new directory."""
 
-    async def open(self) -> MetaStorage:
-        return await SqliteMetaStorage.open(self.directory / "meta.db")
+    class Placed(Machine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.directory = Path(tempfile.mkdtemp(prefix="metastorage-model-"))
+            self.place = place(self.directory)
 
-    def teardown(self) -> None:
-        super().teardown()
-        shutil.rmtree(self.directory)
+        async def open(self) -> MetaStorage:
+            return await self.place.open()
 
+        def teardown(self) -> None:
+            super().teardown()
+            shutil.rmtree(self.directory)
 
-class MemoryMachine(Machine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.store = MemoryStore()
-
-    async def open(self) -> MetaStorage:
-        return MemoryMetaStorage(self.store)
-
-
-bounded = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, database=None)
-TestSqliteModel = SqliteMachine.TestCase
-TestSqliteModel.settings = bounded
-TestMemoryModel = MemoryMachine.TestCase
-TestMemoryModel.settings = bounded
+    run_state_machine_as_test(
+        Placed,
+        settings=settings(
+            max_examples=examples, stateful_step_count=30, deadline=None, derandomize=True, database=None
+        ),
+    )
