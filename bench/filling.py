@@ -3,23 +3,25 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import TypeVar
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.metastorage.sqlite import SqliteMetaStorage
+from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.clock import BoottimeClock
+
+Storage = TypeVar("Storage", bound=MetaStorage)
 
 
 @asynccontextmanager
 async def writing(
-    path: Path, read: Callable[[SqliteMetaStorage], Awaitable[Catalog]]
-) -> AsyncGenerator[tuple[SqliteMetaStorage, Writer]]:
+    opening: Awaitable[Storage], read: Callable[[Storage], Awaitable[Catalog]]
+) -> AsyncGenerator[tuple[Storage, Writer]]:
     """The store and a writer of a term of its own, which begins with what `read` answers.
 
     If the writer fails, so does the block.
     """
-    storage = await SqliteMetaStorage.open(path)
+    storage = await opening
     try:
         leadership = await storage.campaign("bench")
         writer = Writer(storage, leadership, await read(storage), lambda *_: None, BoottimeClock().now_ns)

@@ -91,7 +91,7 @@ Times: TypeAlias = dict[str, list[Took]]
 
 async def write(path: Path, parts: Iterable[tuple[Change, ...]], *, forget: bool = False) -> None:
     """Each part in a transaction of its own, into a store that nobody uses; then forgets all history, if told so."""
-    async with writing(path, _newest) as (storage, writer):
+    async with writing(SqliteMetaStorage.open(path), _newest) as (storage, writer):
         for part in parts:
             await writer.submit(lambda _, part=part: part)
         if forget:

@@ -8,7 +8,7 @@ store, three nodes that were away meanwhile, and a client.
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -34,8 +34,12 @@ from leasehold.limits.requests import COMMAND_QUEUE_MAX
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
+from leasehold.metastorage.contract import MetaStorage
+from leasehold.metastorage.sqlite import SqliteMetaStorage
 
 DATABASES = 10
+FILLED = tuple(f"many{number}" for number in range(DATABASES))
+"""The databases that `fill` puts tables into."""
 
 
 class Size(NamedTuple):
@@ -61,10 +65,10 @@ Measured: TypeAlias = dict[str, list[float]]
 # ---------------------------------------------------------------- filling
 
 
-async def fill(path: Path, tables: int) -> float:
+async def fill(opening: Awaitable[MetaStorage], tables: int) -> float:
     """Puts so many tables into the store; how many seconds that took."""
     began = time.perf_counter()
-    async with writing(path, read_catalog) as (_, writer):
+    async with writing(opening, read_catalog) as (_, writer):
         for first in range(0, tables, COMMAND_QUEUE_MAX):
             numbers = range(first, min(first + COMMAND_QUEUE_MAX, tables))
             await asyncio.gather(*(writer.submit(_creating(number)) for number in numbers))
@@ -72,7 +76,7 @@ async def fill(path: Path, tables: int) -> float:
 
 
 def _creating(number: int) -> Callable[[Catalog], tuple[Change, ...]]:
-    name = TableName(f"many{number % DATABASES}", f"t{number:06d}")
+    name = TableName(FILLED[number % DATABASES], f"t{number:06d}")
 
     def decide(catalog: Catalog) -> tuple[Change, ...]:
         context = Context(serving=tuple(sorted(catalog.nodes)))
@@ -255,14 +259,14 @@ def run(smallest: bool) -> list[Table]:
             local.up(size.nodes)
             local.wait_until_active()
             with Cluster(local.directory) as cluster:
-                for name in ("bench", *(f"many{number}" for number in range(DATABASES))):
+                for name in ("bench", *FILLED):
                     statement(cluster, f"CREATE DATABASE {name}")
                 statement(cluster, "CREATE TABLE many0.t000000 (id BIGINT, at TIMESTAMP, v STRING)")
             few = Look(local, size, tables=1)
             with Cluster(local.directory) as cluster:
                 statement(cluster, "DROP TABLE many0.t000000")
             local.down()
-            filled_s = asyncio.run(fill(local.coordinator.directory / "meta.db", size.tables))
+            filled_s = asyncio.run(fill(SqliteMetaStorage.open(local.coordinator.directory / "meta.db"), size.tables))
             _restart_coordinator(local)
             caught_up_s = timed_ms(lambda: _start_all(local)) / 1000
             many = Look(local, size, tables=size.tables)
