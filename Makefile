@@ -44,13 +44,13 @@ check-core: setup ; $(BIN)/python -m pytest $(CORE)
 check-rest: setup ; $(BIN)/python -m pytest tests/unit tests/conformance tests/golden $(addprefix --ignore=,$(CORE))
 check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 
-# Processes mostly wait, the rest mostly computes: five at once, the longest first. A part that had to wait for another
+# Processes mostly wait, the rest mostly computes: six at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
-PARTS := test-processes test-nodes test-documents test-spark test-core test-simulated test-rest test-attacks test-benches test-scenarios lint test-netns
+PARTS := test-processes test-documents test-nodes test-conformance test-spark test-rest test-benches test-core test-simulated test-netns test-attacks test-scenarios lint
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
-	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
 
 # How nodes and coordinators come, go and come back; all else of processes is in `test-processes`.
 NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_in_a_leap.py discovery.py exchanged_nodes.py gossip.py hand_over.py identity.py node_commands.py node_resets.py removal.py)
@@ -61,7 +61,8 @@ test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spa
 test-simulated: setup ; $(BIN)/python -m pytest tests/sim
 test-scenarios: setup ; $(BIN)/python -m pytest tests/scenarios tests/mutants
 test-core: setup ; $(BIN)/python -m pytest $(CORE)
-test-rest: setup ; $(BIN)/python -m pytest $(addprefix --ignore=,$(CORE) $(addprefix tests/,e2e netns attacks sim scenarios mutants))
+test-conformance: setup ; $(BIN)/python -m pytest tests/conformance
+test-rest: setup ; $(BIN)/python -m pytest $(addprefix --ignore=,$(CORE) $(addprefix tests/,conformance e2e netns attacks sim scenarios mutants))
 test-documents: setup ; sh tools/ensure-java && $(BIN)/python -m pytest $(DOCUMENTS)
 test-benches: setup ; $(BIN)/python -m pytest $(BENCHES)
 test-spark: setup ; sh tools/ensure-java && $(BIN)/python -m pytest tests/e2e/spark
