@@ -23,3 +23,5 @@ ZOOKEEPER_NODE_BYTES: Final = 256
 """What a node takes in the heap of a member beside its value, about."""
 ZOOKEEPER_STATUS_BYTES_MAX: Final = 16 * 1024
 """Of the answer to `srvr`."""
+ZOOKEEPER_ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of one answer of a member; as ZooKeeper's own client. A value has 1 MiB at most."""

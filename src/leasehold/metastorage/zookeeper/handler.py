@@ -15,7 +15,27 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback
 
 from leasehold.limits.units import SECOND_NS
+from leasehold.limits.zookeeper import ZOOKEEPER_ANSWER_BYTES_MAX
 from leasehold.metastorage.zookeeper.failures import why_not_connected
+
+
+class _BoundedSocket(socket.socket):
+    """kazoo asks for all that an answer says to have, and keeps it."""
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        _check_answer(bufsize)
+        return super().recv(bufsize, flags)
+
+
+class _BoundedTlsSocket(ssl.SSLSocket):
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        _check_answer(buflen)
+        return super().recv(buflen, flags)
+
+
+def _check_answer(size: int) -> None:
+    if size > ZOOKEEPER_ANSWER_BYTES_MAX:
+        raise ConnectionAbortedError(f"an answer of {size} bytes")
 
 
 class OneConnection(SequentialThreadingHandler):
@@ -70,10 +90,14 @@ class OneConnection(SequentialThreadingHandler):
         return made
 
     def _connect(self, address: tuple[str, int], hostname: str) -> socket.socket:
-        made = socket.create_connection(address, timeout=self._timeout_ns / SECOND_NS)
+        made = _BoundedSocket(fileno=socket.create_connection(address, self._timeout_ns / SECOND_NS).detach())
         try:
+            made.settimeout(self._timeout_ns / SECOND_NS)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return made if self._context is None else self._context.wrap_socket(made, server_hostname=hostname)
+            if self._context is None:
+                return made
+            self._context.sslsocket_class = _BoundedTlsSocket
+            return self._context.wrap_socket(made, server_hostname=hostname)
         except BaseException:
             made.close()
             raise

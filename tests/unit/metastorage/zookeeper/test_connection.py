@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from leasehold.limits.units import SECOND_NS
+from leasehold.limits.zookeeper import ZOOKEEPER_ANSWER_BYTES_MAX
 from leasehold.metastorage.tries import TryFailed
 from leasehold.metastorage.zookeeper.connection import ZooKeeperConnection
 
@@ -19,18 +20,21 @@ def header(xid: int, error: int) -> bytes:
     return struct.pack(">iqi", xid, 1, error)
 
 
+def frame(answer: bytes) -> bytes:
+    return struct.pack(">i", len(answer)) + answer
+
+
 @asynccontextmanager
 async def connected(garbled: bytes) -> AsyncGenerator[ZooKeeperConnection]:
     """A connection to a member that has no nodes, and that answers its second request with `garbled`."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers = iter([SESSION, header(1, NO_NODE), garbled])
+        answers = iter([frame(SESSION), frame(header(1, NO_NODE)), garbled])
         try:
             while True:
                 (length,) = struct.unpack(">i", await reader.readexactly(4))
                 await reader.readexactly(length)
-                answer = next(answers)
-                writer.write(struct.pack(">i", len(answer)) + answer)
+                writer.write(next(answers))
         except (asyncio.IncompleteReadError, StopIteration, ConnectionError):
             writer.close()
 
@@ -47,10 +51,11 @@ async def connected(garbled: bytes) -> AsyncGenerator[ZooKeeperConnection]:
 @pytest.mark.parametrize(
     "garbled",
     [
-        pytest.param(header(77, 0), id="of another request"),
-        pytest.param(header(2, -999), id="an error that kazoo does not know"),
-        pytest.param(header(2, 0), id="without its content"),
-        pytest.param(b"?", id="without a header"),
+        pytest.param(frame(header(77, 0)), id="of another request"),
+        pytest.param(frame(header(2, -999)), id="an error that kazoo does not know"),
+        pytest.param(frame(header(2, 0)), id="without its content"),
+        pytest.param(frame(b"?"), id="without a header"),
+        pytest.param(struct.pack(">i", ZOOKEEPER_ANSWER_BYTES_MAX + 1), id="longer than any"),
     ],
 )
 async def test_an_answer_that_can_not_be_read_ends_the_connection(garbled: bytes) -> None:
