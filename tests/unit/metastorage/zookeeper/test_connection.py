@@ -24,9 +24,15 @@ def frame(answer: bytes) -> bytes:
     return struct.pack(">i", len(answer)) + answer
 
 
+LONG = frame(bytes(16 * ZOOKEEPER_ANSWER_BYTES_MAX))
+"""No buffers of sockets take it."""
+
+
 @asynccontextmanager
-async def connected(garbled: bytes) -> AsyncGenerator[ZooKeeperConnection]:
-    """A connection to a member that has no nodes, and that answers its second request with `garbled`."""
+async def connected(garbled: bytes) -> AsyncGenerator[tuple[ZooKeeperConnection, list[int]]]:
+    """A connection to a member that has no nodes, and that answers its second request with `garbled`; with the numbers
+    of bytes of each answer that was taken."""
+    taken: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers = iter([frame(SESSION), frame(header(1, NO_NODE)), garbled])
@@ -34,7 +40,10 @@ async def connected(garbled: bytes) -> AsyncGenerator[ZooKeeperConnection]:
             while True:
                 (length,) = struct.unpack(">i", await reader.readexactly(4))
                 await reader.readexactly(length)
-                writer.write(next(answers))
+                answer = next(answers)
+                writer.write(answer)
+                await writer.drain()
+                taken.append(len(answer))
         except (asyncio.IncompleteReadError, StopIteration, ConnectionError):
             writer.close()
 
@@ -43,7 +52,7 @@ async def connected(garbled: bytes) -> AsyncGenerator[ZooKeeperConnection]:
         connection = ZooKeeperConnection(address, None, None, timeout_ns=20 * SECOND_NS)
         await connection.open()
         try:
-            yield connection
+            yield connection, taken
         finally:
             await connection.close()
 
@@ -55,15 +64,16 @@ async def connected(garbled: bytes) -> AsyncGenerator[ZooKeeperConnection]:
         pytest.param(frame(header(2, -999)), id="an error that kazoo does not know"),
         pytest.param(frame(header(2, 0)), id="without its content"),
         pytest.param(frame(b"?"), id="without a header"),
-        pytest.param(struct.pack(">i", ZOOKEEPER_ANSWER_BYTES_MAX + 1), id="longer than any"),
+        pytest.param(LONG, id="longer than any"),
     ],
 )
 async def test_an_answer_that_can_not_be_read_ends_the_connection(garbled: bytes) -> None:
     changed = asyncio.Event()
-    async with connected(garbled) as connection, asyncio.timeout(10):
+    async with connected(garbled) as (connection, taken), asyncio.timeout(10):
         assert await connection.stat("/watched", changed.set) is None
         with pytest.raises(TryFailed) as failed:
             await connection.get("/read")
         assert failed.value.may_happen
         await changed.wait()
         assert not connection.is_open
+    assert len(LONG) not in taken
