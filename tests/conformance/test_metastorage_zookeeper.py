@@ -28,6 +28,7 @@ class TestZooKeeper(MetaStorageSuite, WatchSuite, LifeSuite):
         return LogPlace(tmp_path, cluster, request.node.name.partition("[")[0])
 
 
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # kazoo's thread does
 @pytest.mark.parametrize("examples", [5, pytest.param(40, marks=pytest.mark.long)])
 def test_random_histories_agree_with_the_model(cluster: ZooKeeperCluster, examples: int) -> None:
     hold_to_the_model(lambda directory: LogPlace(directory, cluster, directory.name), examples=examples)
