@@ -302,11 +302,19 @@ class Database:
         return TxnResult(succeeded=succeeded, revision=revision)
 
     def _insert(self, revision: Revision, writes: Writes) -> None:
-        for key, entry in writes.items():
-            value, created, version = (None, 0, 0) if entry is None else (entry.value, entry.created, entry.version)
-            self._connection.execute(self.insert, (key, revision, value, created, version))
+        rows = (
+            self._row(key, revision, None, 0, 0)
+            if entry is None
+            else self._row(key, revision, entry.value, entry.created, entry.version)
+            for key, entry in writes.items()
+        )
+        self._connection.executemany(self.insert, rows)
         self._latest |= writes
         self.newest = revision
+
+    def _row(self, key: bytes, revision: int, value: bytes | None, created: int, version: int) -> tuple[object, ...]:
+        """The values of `insert`."""
+        return key, revision, value, created, version
 
     def _standing(self, key: bytes) -> KeyValue | None:
         """The key as the transactions of this group so far leave it."""

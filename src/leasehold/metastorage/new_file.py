@@ -19,7 +19,7 @@ class LoadedDatabase(CopyableDatabase):
         """Takes some rows of the state."""
         with self._durable():
             self._connection.executemany(
-                self.insert, ((one.key, one.modified, one.value, one.created, one.version) for one in rows)
+                self.insert, (self._row(one.key, one.modified, one.value, one.created, one.version) for one in rows)
             )
 
     def begin_at(self, minimum: Revision) -> None:

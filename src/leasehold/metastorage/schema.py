@@ -52,13 +52,10 @@ MARK_INSERT = "INSERT INTO moved VALUES (?)"
 MARK = "SELECT mark FROM moved"
 MARK_KIND = f"PRAGMA application_id = {MOVED_APPLICATION_ID}"
 
-# Of a replica that is complete: from then on its content is counted.
+# Of a replica that is complete: from then on its content is counted. What is added is counted once for an entry; files
+# of an earlier version have a trigger for it.
 COUNTED = (
     "INSERT INTO content SELECT count(*), coalesce(sum(sum), 0) FROM kv",
-    (
-        "CREATE TRIGGER kv_added AFTER INSERT ON kv"
-        " BEGIN UPDATE content SET count = count + 1, total = total + NEW.sum; END"
-    ),
     (
         "CREATE TRIGGER kv_deleted AFTER DELETE ON kv"
         " BEGIN UPDATE content SET count = count - 1, total = total - OLD.sum; END"
@@ -70,10 +67,9 @@ AT = (
     " ORDER BY revision DESC LIMIT 1"
 )
 INSERT = "INSERT INTO kv (key, revision, value, created, version) VALUES (?, ?, ?, ?, ?)"
-REPLICA_INSERT = (
-    "INSERT INTO kv (key, revision, value, created, version, sum) VALUES (?1, ?2, ?3, ?4, ?5,"
-    " row_sum(?1, ?2, ?3, ?4, ?5))"
-)
+REPLICA_INSERT = "INSERT INTO kv (key, revision, value, created, version, sum) VALUES (?, ?, ?, ?, ?, ?)"
+COUNT_ADDED = "UPDATE content SET count = count + ?, total = total + ?"
+COUNT_NO_MORE_BY_ROW = "DROP TRIGGER IF EXISTS kv_added"
 IS_WHOLE = (
     "SELECT count = (SELECT count(*) FROM kv) AND total ="
     " (SELECT coalesce(sum(row_sum(key, revision, value, created, version)), 0) FROM kv) FROM content"

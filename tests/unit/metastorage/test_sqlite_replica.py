@@ -101,6 +101,38 @@ async def test_a_draft_decides_each_transaction_on_those_before_it(tmp_path: Pat
     await replica.close()
 
 
+async def test_an_entry_that_another_appended_after_a_draft_is_applied_as_it_is(tmp_path: Path) -> None:
+    """A draft keeps what it has read, but for the entry that follows it at once alone."""
+    replica = await applied(tmp_path, ENTRIES[:1])
+    deleting = Txn(then=(Change(b"key-0001", None), Change(b"key-0003", b"mine")))
+    for entry, body in zip(ENTRIES[1:], BODIES[1:], strict=True):
+        await replica.draft([deleting], Term(1))
+        await replica.apply(entry.position, [body])
+    assert await check(replica) == len(ENTRIES)
+    versions = {one.key: one.version for one in (await replica.range(b"", b"\xff", limit=1000)).items}
+    assert versions[b"key-0003"] == 2
+    assert versions[b"key-0006"] == 1
+    await replica.close()
+
+
+async def test_a_replica_of_an_earlier_version_counts_each_row_once(tmp_path: Path) -> None:
+    await (await applied(tmp_path, ENTRIES[:1])).close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as file:
+        file.execute(
+            "CREATE TRIGGER kv_added AFTER INSERT ON kv"
+            " BEGIN UPDATE content SET count = count + 1, total = total + NEW.sum; END"
+        )
+    replica = await SqliteReplicaPlace(tmp_path).open()
+    assert replica is not None
+    for entry, body in zip(ENTRIES[1:], BODIES[1:], strict=True):
+        await replica.apply(entry.position, [body])
+    await replica.close()
+    again = await SqliteReplicaPlace(tmp_path).open()
+    assert again is not None, "else its sums are wrong"
+    assert await check(again) == len(ENTRIES)
+    await again.close()
+
+
 async def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
     replica = await applied(tmp_path, ENTRIES[:1])
     twice = LogTransaction(Revision(7), (Change(b"z", b"z"),))
@@ -109,6 +141,7 @@ async def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
     await check(replica)
     await replica.apply(ENTRIES[2].position, BODIES[1:3])
     await check(replica)
+    assert {one.version for one in (await replica.range(b"", b"\xff", limit=1000)).items} == {1}
     await replica.close()
 
 

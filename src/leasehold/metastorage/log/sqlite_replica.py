@@ -15,6 +15,8 @@ from leasehold.metastorage.causes import corrupt
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from leasehold.metastorage.new_file import LoadedDatabase, new_file
 from leasehold.metastorage.schema import (
+    COUNT_ADDED,
+    COUNT_NO_MORE_BY_ROW,
     COUNTED,
     IS_WHOLE,
     REPLICA_APPLICATION_ID,
@@ -37,6 +39,8 @@ class ReplicaDatabase(LoadedDatabase):
     synchronous: ClassVar = "NORMAL"
     log_id: EntryId = BEGINNING.id
     position: LogPosition = BEGINNING
+    _added = _added_sum = 0
+    """Rows of the entry that is being applied."""
 
     def _prepare(self, bytes_max: int) -> None:
         self._connection.create_function("row_sum", 5, _row_sum, deterministic=True)
@@ -48,6 +52,7 @@ class ReplicaDatabase(LoadedDatabase):
         if not is_whole or row[2] != _place_sum(row[0], row[1], self.minimum):
             raise corrupt(self.path, "a checksum is wrong")
         self.log_id, self.position = EntryId(row[0]), decode_record(LogPosition, row[1])
+        self._connection.execute(COUNT_NO_MORE_BY_ROW)
 
     def begin(self, log_id: EntryId, position: LogPosition, minimum: Revision) -> None:
         """Completes a new file."""
@@ -62,19 +67,22 @@ class ReplicaDatabase(LoadedDatabase):
         self.log_id, self.position = log_id, position
 
     def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
+        """What it reads is kept for the entry that comes next, which mostly is this one."""
+        self._latest.clear()
         with self._explained():
-            return decide(txns, lambda key: self._at(key, self.newest), self.newest, term)
+            return decide(txns, self._standing, self.newest, term)
 
     def apply(self, position: LogPosition, bodies: Sequence[LogBody]) -> None:
         newest = self.newest
         # The entries after a checkpoint may hold revisions, and a compaction, that it has already.
         fresh = [one for body in bodies for one in body.transactions if one.revision > newest]
         minimum = max(self.minimum, *(body.minimum or self.minimum for body in bodies))
-        self._latest.clear()
+        self._added, self._added_sum = 0, 0
         try:
             with self._durable():
                 for one in fresh:
                     self._insert(one.revision, written(one, self._standing))
+                self._connection.execute(COUNT_ADDED, (self._added, self._added_sum))
                 if minimum > self.minimum:
                     self._connection.execute("UPDATE state SET minimum = ?", (minimum,))
                 place = encode(position)
@@ -84,8 +92,17 @@ class ReplicaDatabase(LoadedDatabase):
         except BaseException:
             self.newest = newest
             raise
+        finally:
+            self._latest.clear()
         self.position, self.minimum = position, minimum
         self._committed += [RevisionChanges(one.revision, one.changes) for one in fresh]
+
+    def _row(self, key: bytes, revision: int, value: bytes | None, created: int, version: int) -> tuple[object, ...]:
+        row = key, revision, value, created, version
+        total = _row_sum(*row)
+        self._added += 1
+        self._added_sum += total
+        return *row, total
 
 
 class SqliteReplica:
