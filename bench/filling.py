@@ -26,8 +26,9 @@ async def writing(
         leadership = await storage.campaign("bench")
         writer = Writer(storage, leadership, await read(storage), lambda *_: None, BoottimeClock().now_ns)
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(writer.run())
+            running = [group.create_task(one) for one in (writer.run(), leadership.hold(lambda _: None))]
             yield storage, writer
-            running.cancel()
+            for one in running:
+                one.cancel()
     finally:
         await storage.close()

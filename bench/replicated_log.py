@@ -28,6 +28,7 @@ from leasehold.limits.log import LEADERSHIP_BEAT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.etcd import PROGRAM_VARIABLE
 from leasehold.local.members import ENGINES, LocalMembers
+from leasehold.local.zookeeper import LocalZooKeeper
 from leasehold.metastorage.contract import Leadership
 from leasehold.metastorage.log.log import LEADER, Log
 from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
@@ -138,9 +139,12 @@ async def per_second(work: Callable[[int], Awaitable[object]], clients: int, las
 
 
 async def rates(
-    settings: Mapping[str, str], clients: int, pairs: int, lasts_s: float
+    engine: str, settings: Mapping[str, str], clients: int, pairs: int, lasts_s: float
 ) -> tuple[list[float], list[float]]:
     """Transactions of the meta storage and of the store itself in a second, in pairs."""
+    versions: dict[int, Mapping[str, int]] = {}
+    """Of what each client put last, where the store has to look first which of the keys exist if it is not told."""
+    are_versions_needed = engine == LocalZooKeeper().scheme
     raw = store_of(settings, "raw")
     ours: list[float] = []
     theirs: list[float] = []
@@ -152,7 +156,10 @@ async def rates(
         async def put(number: int) -> None:
             puts = {f"k/{number}-{one}": VALUE for one in range(CHANGES)}
             with contextlib.suppress(Indefinite):  # a member that stalls; this has taken its time
-                assert await raw.swap(Swap(unchanged={}, puts=puts)) is not None
+                done = await raw.swap(Swap(unchanged=versions.get(number, {}), puts=puts))
+                assert done is not None
+                if are_versions_needed:
+                    versions[number] = done
 
         for _ in range(pairs):
             ours.append(await per_second(commit, clients, lasts_s))
@@ -163,7 +170,7 @@ async def rates(
 
 def rate_figure(engine: str, settings: Mapping[str, str], clients: int, *, smallest: bool) -> Figure:
     pairs, lasts_s = (SMALLEST_PAIRS, SMALLEST_LASTS_S) if smallest else (PAIRS, LASTS_S)
-    ours, theirs = asyncio.run(rates(settings, clients, pairs, lasts_s))
+    ours, theirs = asyncio.run(rates(engine, settings, clients, pairs, lasts_s))
     ratio, wanted = median(ours) / median(theirs), AIM_ALONE if clients == 1 else AIM_MANY
     return Figure(
         what=f"{engine}: transactions of {CHANGES} changes, {clients} client{'s' if clients > 1 else ''}",
