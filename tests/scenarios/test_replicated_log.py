@@ -324,3 +324,30 @@ def test_a_follower_that_misses_every_wake_reads_the_head_all_the_same() -> None
         assert (await other.storage.get(b"a")) is not None
 
     simulate(scenario)
+
+
+def test_a_candidate_takes_what_was_given_up_as_soon_as_the_store_tells_it() -> None:
+    async def scenario(ground: Ground) -> None:
+        leader, other = await (await ground.member("c1")).lead(), await ground.member("c2")
+        waiting = asyncio.ensure_future(other.lead())
+        await asyncio.sleep(1.25 * LEADER_POLL_NS / SECOND_NS)
+        began_ns = ground.clock.now_ns()
+        await leader.leadership.resign()
+        await waiting
+        assert ground.clock.now_ns() - began_ns < LEADER_POLL_NS // 10
+
+    simulate(scenario)
+
+
+def test_a_candidate_that_misses_every_wake_takes_it_after_a_poll() -> None:
+    async def scenario(ground: Ground) -> None:
+        leader, other = await (await ground.member("c1")).lead(), await ground.member("c2")
+        fare(other, lambda request: request == "watch log/leader", *[RequestFate.LOST_BEFORE] * 99)
+        waiting = asyncio.ensure_future(other.lead())
+        await asyncio.sleep(1.25 * LEADER_POLL_NS / SECOND_NS)
+        began_ns = ground.clock.now_ns()
+        await leader.leadership.resign()
+        await waiting
+        assert ground.clock.now_ns() - began_ns <= LEADER_POLL_NS
+
+    simulate(scenario)

@@ -21,7 +21,7 @@ from leasehold.ids import Term
 from leasehold.limits.lease import DRIFT_PPM, LEADER_COURTESY_NS, LEADER_POLL_NS
 from leasehold.limits.log import LEADERSHIP_BEAT_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS, LOG_RETRY_NS
 from leasehold.metastorage.contract import LeadershipLost
-from leasehold.metastorage.log.log import Log, LogFence
+from leasehold.metastorage.log.log import LEADER, Log, LogFence
 from leasehold.metastorage.log.replica import Replica
 from leasehold.metastorage.log.store import StoreFull
 from leasehold.metastorage.transaction import generation_of
@@ -133,6 +133,12 @@ class LogCandidate:
         self._clock = clock
         self._entropy = entropy
         self._replica = replica
+        self._woken = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Looks at the leader record as soon as it changes, while this candidate waits for it."""
+        async for _ in self._log.store.watch(LEADER):
+            self._woken.set()
 
     async def win(self, name: str) -> BeatenLeadership:
         """Waits until it leads under this name, also while the store does not answer or is full."""
@@ -141,6 +147,7 @@ class LogCandidate:
         nonce = self._entropy.hex_128()
         sent: tuple[LeaderRecord, int] | None = None
         while True:
+            self._woken.clear()
             try:
                 standing = await log.leader()
                 now_ns = clock.now_ns()
@@ -152,7 +159,7 @@ class LogCandidate:
                         return BeatenLeadership(log, clock, Reign(standing, sent_ns=sent[1], timing=TIMING), fence)
                 due_ns = challenger.due_ns(standing, now_ns)
                 if now_ns < due_ns:
-                    await clock.sleep_until(min(due_ns, now_ns + LEADER_POLL_NS))
+                    await self._woken_by(min(due_ns, now_ns + LEADER_POLL_NS))
                     continue
                 record = await self._record(standing, name, nonce)
                 if sent is None or sent[0] != record:
@@ -165,6 +172,14 @@ class LogCandidate:
                 await clock.sleep_until(clock.now_ns() + LEADER_POLL_NS)
             except Indefinite:
                 await clock.sleep_until(clock.now_ns() + LOG_RETRY_NS)
+
+    async def _woken_by(self, deadline_ns: int) -> None:
+        """Waits until the leader record may have changed, or the deadline."""
+        timer = self._clock.call_at(deadline_ns, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
 
     async def _record(self, standing: Standing | None, name: str, nonce: str) -> LeaderRecord:
         """What it is elected with over `standing`, as the replica has generation and settings. A replica that is being

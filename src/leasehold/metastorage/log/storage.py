@@ -355,7 +355,7 @@ class ReplicatedMetaStorage:
         """Until cancelled, or until an error that no retry cures ends the storage."""
         try:
             async with asyncio.TaskGroup() as group:
-                for work in (self._write, self._follow, self._wake, self.upkeep.run):
+                for work in (self._write, self._follow, self._wake, self._candidate.follow, self.upkeep.run):
                     group.create_task(work())
         except* Exception as errors:
             cause = gravest(errors)
