@@ -44,20 +44,23 @@ check-core: setup ; $(BIN)/python -m pytest $(CORE)
 check-rest: setup ; $(BIN)/python -m pytest tests/unit tests/conformance tests/golden $(addprefix --ignore=,$(CORE))
 check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 
-# Processes mostly wait, the rest mostly computes: six at once, the longest first. A part that had to wait for another
+# Processes mostly wait, the rest mostly computes: eight at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
-PARTS := test-processes test-documents test-nodes test-conformance test-spark test-rest test-benches test-core test-simulated test-netns test-attacks test-scenarios lint
+PARTS := test-processes test-recoveries test-documents test-nodes test-conformance test-spark test-rest test-benches test-netns test-core test-simulated test-attacks test-scenarios lint
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
-	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=target $(PARTS)
 
-# How nodes and coordinators come, go and come back; all else of processes is in `test-processes`.
+# How nodes and coordinators come, go and come back, and what is saved and brought back; all else of processes is in
+# `test-processes`.
 NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_in_a_leap.py discovery.py exchanged_nodes.py gossip.py hand_over.py identity.py node_commands.py node_resets.py removal.py)
+RECOVERIES := $(addprefix tests/e2e/test_,backup.py copies.py eviction.py full_disk.py killed_up.py meta_migrate.py node_exports.py recover.py recover_from.py)
 DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(DOCUMENTS) $(BENCHES))
+test-recoveries: setup ; $(BIN)/python -m pytest $(RECOVERIES)
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(RECOVERIES) $(DOCUMENTS) $(BENCHES))
 test-simulated: setup ; $(BIN)/python -m pytest tests/sim
 test-scenarios: setup ; $(BIN)/python -m pytest tests/scenarios tests/mutants
 test-core: setup ; $(BIN)/python -m pytest $(CORE)
