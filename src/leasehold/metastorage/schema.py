@@ -62,6 +62,10 @@ COUNTED = (
     ),
 )
 
+REPLICA_OBJECTS = frozenset(one for one in (*REPLICA_SCHEMA, *COUNTED) if one.startswith("CREATE"))
+OBJECTS = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL"
+"""What SQLite keeps of the statements that made the tables: it runs what stands there, wrong bits and all."""
+
 AT = (
     "SELECT key, value, created, revision, version FROM kv WHERE key = ? AND revision <= ?"
     " ORDER BY revision DESC LIMIT 1"

@@ -253,6 +253,16 @@ async def test_a_replica_with_one_wrong_bit_is_built_anew_or_refused_or_reads_th
     assert ends["refused"] > 0
 
 
+async def test_a_replica_whose_statements_have_a_wrong_bit_is_built_anew(tmp_path: Path) -> None:
+    """SQLite would run them only later."""
+    await (await applied(tmp_path)).close()
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"count = count - 1", b"count = sount - 1"))
+    assert path.read_bytes() != whole
+    assert await SqliteReplicaPlace(tmp_path).open() is None
+
+
 async def test_an_empty_file_belongs_to_no_log(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).touch()
     replica = await SqliteReplicaPlace(tmp_path).open()

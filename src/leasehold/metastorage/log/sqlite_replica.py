@@ -19,8 +19,10 @@ from leasehold.metastorage.schema import (
     COUNT_NO_MORE_BY_ROW,
     COUNTED,
     IS_WHOLE,
+    OBJECTS,
     REPLICA_APPLICATION_ID,
     REPLICA_INSERT,
+    REPLICA_OBJECTS,
     REPLICA_SCHEMA,
 )
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
@@ -48,11 +50,13 @@ class ReplicaDatabase(LoadedDatabase):
         row = self._connection.execute("SELECT log_id, position, sum FROM replica").fetchone()
         if row is None:
             return  # it is being built
+        self._connection.execute(COUNT_NO_MORE_BY_ROW)
+        if {sql for (sql,) in self._connection.execute(OBJECTS)} != REPLICA_OBJECTS:
+            raise corrupt(self.path, "its tables are not those of a replica")
         (is_whole,) = self._connection.execute(IS_WHOLE).fetchone()
         if not is_whole or row[2] != _place_sum(row[0], row[1], self.minimum):
             raise corrupt(self.path, "a checksum is wrong")
         self.log_id, self.position = EntryId(row[0]), decode_record(LogPosition, row[1])
-        self._connection.execute(COUNT_NO_MORE_BY_ROW)
 
     def begin(self, log_id: EntryId, position: LogPosition, minimum: Revision) -> None:
         """Completes a new file."""
