@@ -44,13 +44,13 @@ check-core: setup ; $(BIN)/python -m pytest $(CORE)
 check-rest: setup ; $(BIN)/python -m pytest tests/unit tests/conformance tests/golden $(addprefix --ignore=,$(CORE))
 check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 
-# Processes mostly wait, the rest mostly computes: eight at once, the longest first. A part that had to wait for another
+# Processes mostly wait, the rest mostly computes: six at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
 PARTS := test-processes test-recoveries test-documents test-nodes test-conformance test-spark test-rest test-benches test-netns test-core test-simulated test-attacks test-scenarios lint
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
-	@$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
 
 # How nodes and coordinators come, go and come back, and what is saved and brought back; all else of processes is in
 # `test-processes`.
