@@ -4,15 +4,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.needs import lacking
 
 
 class Authority:
-    """A CA, and what it signed. Skips the test where there is no openssl."""
+    """A CA, and what it signed. Where there is no openssl see `lacking`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         if shutil.which("openssl") is None:
-            pytest.skip("NO OPENSSL")
+            lacking("NO OPENSSL")
         self._folder = folder
         self._name = name
         self.certificate = folder / f"{name}.crt"

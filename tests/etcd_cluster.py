@@ -13,6 +13,7 @@ from leasehold.metastorage.access import StoreAccess
 from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.store import EtcdStore
 from leasehold.wire.clock import BoottimeClock
+from tests.needs import lacking
 from tests.store_server import StoreServer
 
 ROOT = Path(__file__).parents[1]
@@ -20,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 
 @cache
 def etcd_program() -> str:
-    """The path of etcd; where there is none the test is skipped."""
+    """The path of etcd; where there is none see `lacking`."""
     found = subprocess.run(["sh", ROOT / "tools/ensure-etcd"], capture_output=True, text=True, check=False)
     if found.returncode:
-        pytest.skip(f"NO ETCD: {found.stderr}")
+        lacking(f"NO ETCD: {found.stderr}")
     return found.stdout.strip()
 
 

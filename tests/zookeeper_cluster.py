@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import pytest
 from kazoo.client import KazooClient
 
 from leasehold.errors import BadSettings
@@ -21,6 +20,7 @@ from leasehold.metastorage.zookeeper.layout import Layout
 from leasehold.metastorage.zookeeper.store import ZooKeeperStore
 from leasehold.wire.clock import BoottimeClock
 from tests.conformance.store_words import until_it_answers
+from tests.needs import lacking
 from tests.store_server import StoreServer
 
 ROOT = Path(__file__).parents[1]
@@ -28,14 +28,14 @@ ROOT = Path(__file__).parents[1]
 
 @cache
 def jars() -> list[Path]:
-    """Those of ZooKeeper; where they or Java are missing the test is skipped."""
+    """Those of ZooKeeper; where they or Java are missing see `lacking`."""
     java = subprocess.run(["sh", ROOT / "tools/ensure-java"], capture_output=True, text=True, check=False)
     if java.returncode:
-        pytest.skip(f"NO JAVA: {java.stderr}")
+        lacking(f"NO JAVA: {java.stderr}")
     try:
         return find_jars()
     except BadSettings as error:
-        pytest.skip(f"NO ZOOKEEPER: {error.text}")
+        lacking(f"NO ZOOKEEPER: {error.text}")
 
 
 class ZooKeeperCluster:

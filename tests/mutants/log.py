@@ -5,6 +5,7 @@ from tests.mutants.patch import Edit
 
 FAULTS = "tests/scenarios/test_replicated_log.py"
 REPLICAS = "tests/scenarios/test_replicas_of_a_log.py"
+ETCD_CLIENT = "tests/unit/metastorage/etcd/test_etcd_client.py"
 LEADERSHIP = "tests/unit/core/log/test_leadership.py"
 
 MUTANTS = (
@@ -21,6 +22,13 @@ MUTANTS = (
         rule="an append happens only at the head on which it was decided",
         edits=(Edit("Log.append", "{HEAD: after.version, entry_key(entry.number): MISSING}", "{}"),),
         hunters=(f"{FAULTS}::test_an_append_without_an_answer_happens_once_and_is_answered_with_its_revision",),
+    ),
+    Mutant(
+        name="a stale head believed after the election",
+        invariant="INV-LOG-3",
+        rule="an answer that is older than one before it, also that of a write, is asked for elsewhere",
+        edits=(Edit("EtcdClient._try", "0 < answer.header.revision < seen", "False"),),
+        hunters=(f"{ETCD_CLIENT}::test_what_was_read_before_a_write_of_ours_is_not_believed_after_it",),
     ),
     Mutant(
         name="an answer before the append is known",

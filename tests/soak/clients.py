@@ -21,7 +21,7 @@ import pyarrow as pa
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
 from leasehold.core.words.messages import Receipt
-from leasehold.errors import Definite, Indefinite, LeaseholdError
+from leasehold.errors import Definite, Indefinite, LeaseholdError, OutcomeUnknown
 from leasehold.ids import StatementId
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.statements import DATABASES, TABLES, VIEWS, some_statement
@@ -134,6 +134,8 @@ class Clients:
             while not self._stopped.wait(random.random() / 2):
                 try:
                     work(cluster, random)
+                except OutcomeUnknown:
+                    self.ledger.count("outcomes unknown")
                 except LeaseholdError:
                     self.ledger.count("refused or unreachable")
                 except BaseException:
@@ -150,6 +152,7 @@ class Clients:
         except Definite as error:
             told.heard = error
         except Indefinite:
+            self.ledger.count("outcomes unknown")
             return told
         else:
             assert isinstance(answer, Receipt)

@@ -12,6 +12,7 @@ from leasehold.errors import BadDirectory, BadSettings, Refused
 from leasehold.local.etcd import PROGRAM_VARIABLE, LocalEtcd, find_etcd
 from leasehold.local.members import ENGINES, MEMBERS_FILE, LocalMembers
 from leasehold.local.processes import LocalCluster
+from leasehold.local.zookeeper import LocalZooKeeper
 from leasehold.metastorage.location import parse_location
 
 
@@ -78,6 +79,30 @@ def test_where_there_is_none_it_says_what_to_install_and_changes_nothing(
     with pytest.raises(BadSettings, match=said) as caught:
         LocalCluster(tmp_path / "cluster").up(coordinators=3)
     assert "etcd-server" in caught.value.hint
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_the_store_is_an_etcd_if_there_is_one_and_else_the_zookeeper_of_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = LocalMembers(tmp_path / "cluster")
+    monkeypatch.setattr(LocalZooKeeper, "check", lambda _: None)  # on a machine without Java too
+    monkeypatch.setenv(PROGRAM_VARIABLE, program(tmp_path / "my-etcd"))
+    assert members.choose(3, None) == ENGINES["etcd"]
+    assert members.choose(5, "zookeeper") == ENGINES["zookeeper"]
+    assert members.choose(1, None) is None
+    monkeypatch.delenv(PROGRAM_VARIABLE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert members.choose(3, None) == ENGINES["zookeeper"]
+    with pytest.raises(BadSettings, match="no etcd") as caught:
+        members.choose(3, "etcd")
+    assert caught.value.code == ErrorCode.NO_STORE
+
+
+@pytest.mark.parametrize("coordinators", [0, 2, 4, 7])
+def test_a_number_of_coordinators_that_can_not_be_is_refused(tmp_path: Path, coordinators: int) -> None:
+    with pytest.raises(BadSettings, match="coordinators on one machine"):
+        LocalCluster(tmp_path / "cluster").up(coordinators=coordinators)
     assert not (tmp_path / "cluster").exists()
 
 

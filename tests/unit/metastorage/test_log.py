@@ -48,6 +48,14 @@ class TestMaking:
             await ground.log.make(LOG_ID)
         assert sorted(ground.kept.values) == [HEAD]
 
+    @pytest.mark.parametrize("key", ["log/of-another-program", "entry/1"])
+    async def test_no_log_is_made_among_keys_of_another_program(self, key: str):
+        ground = Ground()
+        ground.kept.swap(Swap(unchanged={}, puts={key: b"theirs"}))
+        with pytest.raises(Corrupt, match="keys of another program"):
+            await ground.log.make(LOG_ID)
+        assert sorted(ground.kept.values) == [key]
+
     async def test_a_store_without_a_log_has_no_head(self):
         with pytest.raises(Corrupt, match="holds no log"):
             await Ground().head()

@@ -100,15 +100,20 @@ class Log:
         """The entry that parts were written for last, and how many."""
 
     async def make(self, log_id: EntryId) -> EntryId:
-        """The id of the log that is there; where there is none, makes an empty one with the id `log_id`."""
+        """The id of the log that is there; where there is none, makes an empty one with the id `log_id`. Raises
+        `Corrupt` where there is something else: the log would lie among it, and delete some of it when it trims."""
         found = await self.log_id()
-        if found is None:
+        if found is None and await self.is_empty():
             fresh = LogFormatRecord(format_version=LOG_FORMAT_VERSION, log_id=log_id)
             keys = {FORMAT: encode(fresh), HEAD: encode(BEGINNING)}
             await self.store.swap(Swap(unchanged=dict.fromkeys(keys, MISSING), puts=keys))
             found = await self.log_id()
+        found = found or await self.log_id()  # another may have made it since
         if found is None:
-            raise Corrupt("the store holds a log without its format", hint="choose another name for the cluster")
+            raise Corrupt(
+                "the store holds a log without its format, or keys of another program",
+                hint="choose another name for the cluster",
+            )
         return found
 
     async def is_empty(self) -> bool:

@@ -116,6 +116,20 @@ async def test_a_stale_answer_is_asked_for_elsewhere() -> None:
         await etcd.close()
 
 
+async def test_what_was_read_before_a_write_of_ours_is_not_believed_after_it() -> None:
+    """So who was elected never begins with a head from before its election."""
+    one, two = FakeEtcd(1), FakeEtcd(2)
+    async with served(one, two) as addresses:
+        etcd = client(addresses)
+        assert (await etcd.write(TXN, PUT)).header.revision == 11
+        one.scripts[RANGE] = declining(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed")
+        with pytest.raises(Unreachable, match="of revision 10, below 11"):
+            await etcd.read(RANGE, GET)
+        two.set_revision(11)
+        assert (await etcd.read(RANGE, GET)).header.member_id == 2
+        await etcd.close()
+
+
 async def test_a_release_that_reads_stale_writes_before_it_reads() -> None:
     """One lags: it has applied what it was asked to write itself, and answers reads from before that."""
     one, two = FakeEtcd(1), FakeEtcd(2)
