@@ -5,15 +5,15 @@ from collections import Counter
 
 import pytest
 
-from leasehold.core.words.messages import Execute, OpenSession, Receipt, Rows
+from leasehold.core.words.messages import AskStatus, Execute, OpenSession, Receipt, Rows
 from leasehold.core.words.records import Outcome
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, NotLeader
 from leasehold.ids import StatementId
 from leasehold.limits.log import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.requests import LATE_S, RequestFate, is_transaction, undisturbed
-from tests.sim.coordinator_words import run, simulate, term_of, the_leader
+from tests.sim.coordinator_words import ask, run, simulate, term_of, the_leader
 from tests.sim.data_words import Ground as Tables
 
 
@@ -136,6 +136,10 @@ def test_a_drop_that_finds_no_space_goes_on_when_there_is_some() -> None:
         await asyncio.sleep(5)
         assert not dropping.done()
         assert cluster.leading is None, "a full store takes no beats"
+        await asyncio.sleep(2 * LEADERSHIP_DURATION_NS / SECOND_NS)  # by then each has tried to lead
+        for one in cluster.coordinators:
+            with pytest.raises(NotLeader, match=r"can't, since the store is full \(make room\)"):
+                await ask(cluster, one, AskStatus())
         cluster.kept_log.is_full = False
         assert (await dropping).outcome is Outcome.COMMITTED
 

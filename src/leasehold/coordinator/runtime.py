@@ -296,6 +296,8 @@ class Coordinator:
 
     def _does_not_lead(self, why: str = "") -> NotLeader:
         seen, text = self._storage.seen_leader, f"{self.name} {why or 'does not lead'}"
+        if (obstacle := self._storage.obstacle) is not None:
+            text = f"{text} and can't, since {obstacle.text} ({obstacle.hint})"
         if seen is None or seen.holder in {"", self.name}:
             return NotLeader(text, hint="ask another coordinator, or try again in a moment")
         return NotLeader(

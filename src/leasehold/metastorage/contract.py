@@ -12,7 +12,7 @@ import msgspec
 from leasehold.core.words.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.core.words.records import LeaderRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite
+from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import ClusterId, Revision, Term
 
 
@@ -91,6 +91,11 @@ class MetaStorage(Protocol):
     @property
     def seen_leader(self) -> LeaderRecord | None:
         """The leader record as this candidate read it last; None under a lock, which only one process has."""
+        ...
+
+    @property
+    def obstacle(self) -> LeaseholdError | None:
+        """What its store said when this candidate tried last, if that keeps it from leading: for people to read."""
         ...
 
     async def txn(self, txn: Txn) -> TxnResult:

@@ -120,6 +120,11 @@ class SqliteMetaStorage:
         return None
 
     @property
+    def obstacle(self) -> LeaseholdError | None:
+        """None: a file that can't be used ends the process."""
+        return None
+
+    @property
     def is_nearly_full(self) -> bool:
         """Never: a full disk is noticed by the commit that finds it full."""
         return False

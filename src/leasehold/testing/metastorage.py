@@ -14,6 +14,7 @@ from leasehold.core.words.codec import decode_record
 from leasehold.core.words.digest import item_digest
 from leasehold.core.words.operations import Change, Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.core.words.records import CheckpointRow, LeaderRecord, LogBody
+from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision, Term
 from leasehold.limits.metastorage import RANGE_PAGE_MAX, REPLAY_REVISIONS_MAX
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
@@ -273,6 +274,7 @@ class MemoryMetaStorage(FaultyClient):
         self.is_nearly_full = False
         self.member = ""
         self.seen_leader: LeaderRecord | None = None
+        self.obstacle: LeaseholdError | None = None
         self._fanout = Fanout()
         self._heard_to: Revision | None = None
         """While watches lag: the newest revision that they have got."""

@@ -28,7 +28,7 @@ class TestMaking:
 
     async def test_of_two_that_make_it_at_once_both_have_the_same(self):
         ground = Ground()
-        ground.fates.of({1: RequestFate.LOST_AFTER})
+        ground.fates.of({3: RequestFate.LOST_AFTER})
         with pytest.raises(Indefinite):
             await ground.log.make(LOG_ID)
         assert await ground.log.make(EntryId("2" * 32)) == LOG_ID

@@ -6,6 +6,7 @@ tasks beside it.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Final, NoReturn
 
@@ -26,6 +27,8 @@ from leasehold.metastorage.log.replica import Replica
 from leasehold.metastorage.log.store import StoreFull
 from leasehold.metastorage.transaction import generation_of
 from leasehold.wire.ports import Clock, Entropy
+
+log = logging.getLogger(__name__)
 
 TIMING: Final = LeadershipTiming(
     beat_every_ns=LEADERSHIP_BEAT_NS,
@@ -128,6 +131,8 @@ class LogCandidate:
     ) -> None:
         self.seen_leader: LeaderRecord | None = None
         """The leader record as it was read last, at most LEADER_POLL_NS ago while it campaigns."""
+        self.obstacle: LeaseholdError | None = None
+        """As `MetaStorage.obstacle`."""
         self._log = log
         self._turn = turn
         self._clock = clock
@@ -142,36 +147,46 @@ class LogCandidate:
 
     async def win(self, name: str) -> BeatenLeadership:
         """Waits until it leads under this name, also while the store does not answer or is full."""
-        log, clock, challenger = self._log, self._clock, Challenger(TIMING, name)
+        shared, clock, challenger = self._log, self._clock, Challenger(TIMING, name)
         # Tells its elections from those of another process of the same name.
         nonce = self._entropy.hex_128()
         sent: tuple[LeaderRecord, int] | None = None
         while True:
             self._woken.clear()
             try:
-                standing = await log.leader()
+                standing = await shared.leader()
                 now_ns = clock.now_ns()
                 self.seen_leader = None if standing is None else standing.record
                 if sent is not None and standing is not None and standing.record == sent[0]:
                     # An election without an answer that happened.
-                    fence = await log.term()
+                    fence = await shared.term()
                     if fence is not None and fence.term == sent[0].term:
-                        return BeatenLeadership(log, clock, Reign(standing, sent_ns=sent[1], timing=TIMING), fence)
+                        return BeatenLeadership(shared, clock, Reign(standing, sent_ns=sent[1], timing=TIMING), fence)
                 due_ns = challenger.due_ns(standing, now_ns)
                 if now_ns < due_ns:
+                    self.obstacle = None
                     await self._woken_by(min(due_ns, now_ns + LEADER_POLL_NS))
                     continue
                 record = await self._record(standing, name, nonce)
                 if sent is None or sent[0] != record:
                     sent = record, clock.now_ns()
-                elected = await log.elect(standing, record)
+                elected = await shared.elect(standing, record)
                 if elected is not None:
-                    self.seen_leader = record
-                    return BeatenLeadership(log, clock, Reign(elected[0], sent_ns=sent[1], timing=TIMING), elected[1])
-            except StoreFull:
+                    self.seen_leader, self.obstacle = record, None
+                    return BeatenLeadership(
+                        shared, clock, Reign(elected[0], sent_ns=sent[1], timing=TIMING), elected[1]
+                    )
+            except StoreFull as error:
+                self._note(error)
                 await clock.sleep_until(clock.now_ns() + LEADER_POLL_NS)
-            except Indefinite:
+            except Indefinite as error:
+                self._note(error)
                 await clock.sleep_until(clock.now_ns() + LOG_RETRY_NS)
+
+    def _note(self, error: LeaseholdError) -> None:
+        if self.obstacle is None or self.obstacle.code != error.code:
+            log.warning("can't lead: %s; %s", error.text, error.hint)
+        self.obstacle = error
 
     async def _woken_by(self, deadline_ns: int) -> None:
         """Waits until the leader record may have changed, or the deadline."""

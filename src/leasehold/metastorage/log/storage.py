@@ -119,6 +119,11 @@ class ReplicatedMetaStorage:
         """As `MetaStorage.seen_leader`."""
         return self._candidate.seen_leader
 
+    @property
+    def obstacle(self) -> LeaseholdError | None:
+        """As `MetaStorage.obstacle`."""
+        return self._candidate.obstacle
+
     async def txn(self, txn: Txn) -> TxnResult:
         """As `MetaStorage.txn`. Raises `Indefinite` only if the leadership ends before it is known what happened."""
         check_txn(txn)
