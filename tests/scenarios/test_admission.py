@@ -7,6 +7,7 @@ import pytest
 
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.ddl import outcomes as forgetting
+from leasehold.core.membership.generations import raised
 from leasehold.core.words import messages
 from leasehold.core.words.messages import (
     Execute,
@@ -156,6 +157,22 @@ def test_R6_the_past_is_compared_with_the_newest_change_however_far_others_compa
         assert caught.value.code == "DIVERGED"
         assert (await node.join(applied=newest, lineage=lineage)).history_known
         assert not (await node.join(applied=newest - 1, lineage=older)).history_known
+
+    at_a_desk(scenario)
+
+
+def test_R6_a_directory_beyond_a_generation_that_was_left_is_told_so_whatever_its_revision_is_now():
+    async def scenario(desk):
+        node = await desk.node()
+        left, generation = desk.catalog.revision, desk.catalog.cluster.generation
+        begun = raised(desk.catalog, wall_s=2_000_000_000, longest_lease_ns=0)
+        await desk.another_leads(*begun.changes)
+        await desk.write()
+        assert desk.catalog.revision == left + 3, "between them is an election, which no node applies"
+        for applied in range(left + 1, left + 5):
+            with pytest.raises(Refused) as caught:
+                await node.ask(node.begin(generation=generation, applied=applied, lineage=b"X" * 32))
+            assert caught.value.code == "BEYOND_RECOVERY"
 
     at_a_desk(scenario)
 

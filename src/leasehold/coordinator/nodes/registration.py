@@ -28,8 +28,7 @@ from leasehold.core.words.messages import (
     NewestIncarnation,
 )
 from leasehold.core.words.operations import Change, RevisionChanges
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Corrupt, Definite, Indefinite, Refused
+from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
 from leasehold.limits.membership import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS, UNJOINED_KEPT_NS
 from leasehold.metastorage.contract import Compacted, MetaStorage
@@ -255,7 +254,7 @@ class Registration:
         except Compacted as error:
             return await self._lineage_before(error.minimum, request)
         if found is None or found.modified != request.applied:
-            raise _never_applied(request.applied)
+            return _not_the_joiners(request)
         return LineageHash(found.value)
 
     async def _lineage_before(self, minimum: Revision, request: Join) -> LineageHash | None:
@@ -265,7 +264,7 @@ class Registration:
             with reading_the_store():
                 found = await self._storage.get(keys.LINEAGE, minimum)
             if found is None or found.modified < request.applied:
-                raise _never_applied(request.applied)
+                return _not_the_joiners(request)
             if found.modified == request.applied:
                 return LineageHash(found.value)
             if request.applied != minimum - 1:
@@ -278,15 +277,12 @@ class Registration:
             return None
         assert first.revision == minimum, "the lineage was written there"
         follows = next_lineage(request.lineage, first.changes) == found.value
-        return request.lineage if follows else LineageHash(b"")  # unknown, but not the joiner's
+        return request.lineage if follows else _not_the_joiners(request)
 
 
-def _never_applied(revision: Revision) -> Corrupt:
-    return Corrupt(
-        f"revision {revision} is not one that a node could have applied",
-        code=ErrorCode.DIVERGED,
-        hint="restore this node's own directory, or start with an empty one and another --name",
-    )
+def _not_the_joiners(request: Join) -> LineageHash:
+    """For a revision that no node of this history can have applied, or whose hash is only known to be another one."""
+    return LineageHash(b"not " + request.lineage)
 
 
 def _refused(decision: Reject) -> Definite:
