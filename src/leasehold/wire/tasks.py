@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 
 from leasehold.errors import gravest
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.ports import Clock
 
 
 def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -20,6 +21,15 @@ def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     if task is not None and task.cancelling():
         return asyncio.CancelledError()
     return gravest(errors)
+
+
+async def until_set_or_due(event: asyncio.Event, deadline_ns: int, clock: Clock) -> None:
+    """Waits until the event is set, which the deadline does too. Whoever waits again clears it."""
+    timer = clock.call_at(deadline_ns, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
 
 
 class EndableWaits:

@@ -18,6 +18,7 @@ from leasehold.errors import Definite
 from leasehold.ids import Incarnation, NodeId, Revision
 from leasehold.limits.membership import TOPOLOGY_LOOK_NS
 from leasehold.wire.ports import Clock
+from leasehold.wire.tasks import until_set_or_due
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +91,7 @@ class Topology:
     async def run(self) -> None:
         """Takes members that are gone out of the topology, until cancelled; each TOPOLOGY_LOOK_NS."""
         while True:
-            timer = self._clock.call_at(self._clock.now_ns() + TOPOLOGY_LOOK_NS, self._due.set)
-            await self._due.wait()
-            timer.cancel()
+            await until_set_or_due(self._due, self._clock.now_ns() + TOPOLOGY_LOOK_NS, self._clock)
             self._due.clear()
             due = [one for one in self._writer.catalog.nodes.values() if self._has_to_leave(one)]
             try:

@@ -27,6 +27,7 @@ from leasehold.metastorage.log.replica import Replica
 from leasehold.metastorage.log.store import StoreFull
 from leasehold.metastorage.transaction import generation_of
 from leasehold.wire.ports import Clock, Entropy
+from leasehold.wire.tasks import until_set_or_due
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +166,7 @@ class LogCandidate:
                 due_ns = challenger.due_ns(standing, now_ns)
                 if now_ns < due_ns:
                     self.obstacle = None
-                    await self._woken_by(min(due_ns, now_ns + LEADER_POLL_NS))
+                    await until_set_or_due(self._woken, min(due_ns, now_ns + LEADER_POLL_NS), clock)
                     continue
                 record = await self._record(standing, name, nonce)
                 if sent is None or sent[0] != record:
@@ -187,14 +188,6 @@ class LogCandidate:
         if self.obstacle is None or self.obstacle.code != error.code:
             log.warning("can't lead: %s; %s", error.text, error.hint)
         self.obstacle = error
-
-    async def _woken_by(self, deadline_ns: int) -> None:
-        """Waits until the leader record may have changed, or the deadline."""
-        timer = self._clock.call_at(deadline_ns, self._woken.set)
-        try:
-            await self._woken.wait()
-        finally:
-            timer.cancel()
 
     async def _record(self, standing: Standing | None, name: str, nonce: str) -> LeaderRecord:
         """What it is elected with over `standing`, as the replica has generation and settings. A replica that is being

@@ -48,7 +48,7 @@ from leasehold.metastorage.log.upkeep import Upkeep
 from leasehold.metastorage.moved import MetaMoved
 from leasehold.metastorage.transaction import check_fence, check_txn
 from leasehold.wire.ports import Clock, Entropy
-from leasehold.wire.tasks import EndableWaits
+from leasehold.wire.tasks import EndableWaits, until_set_or_due
 
 log = logging.getLogger(__name__)
 
@@ -295,11 +295,7 @@ class ReplicatedMetaStorage:
 
     async def _follow(self) -> None:
         while True:
-            timer = self._clock.call_at(self._clock.now_ns() + LOG_HEAD_POLL_NS, self._woken.set)
-            try:
-                await self._woken.wait()
-            finally:
-                timer.cancel()
+            await until_set_or_due(self._woken, self._clock.now_ns() + LOG_HEAD_POLL_NS, self._clock)
             self._woken.clear()
             asked, self._asked = self._asked, []
             try:

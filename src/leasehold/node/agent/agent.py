@@ -47,7 +47,7 @@ from leasehold.node.agent.recovery import Recovering, StreamStale
 from leasehold.node.agent.remedies import raise_unless_temporary, with_remedy
 from leasehold.wire.deadline import DeadlineTimer
 from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Transport, Vault
-from leasehold.wire.tasks import gravest_here
+from leasehold.wire.tasks import gravest_here, until_set_or_due
 
 log = logging.getLogger(__name__)
 
@@ -228,9 +228,7 @@ class Agent(Reporter):
         self._recovering.step(events.Stopping())
         self._step(holder.SurrenderRequested())
         self._step(holder.Drained())
-        timer = self._clock.call_at(self._clock.now_ns() + SURRENDER_WAIT_NS, self._surrendered.set)
-        await self._surrendered.wait()
-        timer.cancel()
+        await until_set_or_due(self._surrendered, self._clock.now_ns() + SURRENDER_WAIT_NS, self._clock)
 
     async def _follow(self) -> None:
         """One stream to one coordinator, until it breaks. Raises `StreamStale` if a new stream has to begin."""
