@@ -15,16 +15,13 @@ from typing import Final
 from leasehold.durable import NO_SPACE, no_room
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt
-from leasehold.limits.metastorage import META_STORAGE_BYTES_MAX
 from leasehold.metastorage.causes import result_code
-from leasehold.metastorage.database import DATABASE_LIMITS, Database
+from leasehold.metastorage.database import ALL_CHECKED, Database
 from leasehold.metastorage.file_move import MovableDatabase
 from leasehold.metastorage.lock import unused
 from leasehold.metastorage.log.sqlite_replica import ReplicaDatabase
 from leasehold.metastorage.schema import REPLICA_APPLICATION_ID
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
-
-_LIMITS: Final = DATABASE_LIMITS._replace(quick_check_bytes_max=META_STORAGE_BYTES_MAX)
 
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 """What SQLite says of a copy that was just written, and finds no room for its log or the index of that."""
@@ -39,7 +36,7 @@ async def opened_copy(directory: Path) -> AsyncGenerator[SqliteMetaStorage]:
         copy = Path(scratch) / FILE_NAME
         _copy(path, copy)
         try:
-            storage = await SqliteMetaStorage.open(copy, limits=_LIMITS, kind=_kind(path, copy))
+            storage = await SqliteMetaStorage.open(copy, limits=ALL_CHECKED, kind=_kind(path, copy))
         except BadDirectory as error:
             text = error.text.replace(str(copy), str(path))
             raise type(error)(text, code=error.code, hint=error.hint) from error

@@ -2,8 +2,8 @@
 it."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable
-from typing import TypeVar
+from collections.abc import AsyncGenerator
+from functools import partial
 
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
@@ -17,13 +17,11 @@ from leasehold.metastorage.database import Database
 from leasehold.metastorage.schema import COUNT, ROWS_AFTER, STATE_AT
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 
-T = TypeVar("T")
-
 
 class CopyableDatabase(Database):
     """A file that can be read row by row, with the revisions of each row."""
 
-    def chunk(self, after: bytes, minimum: Revision) -> CheckpointChunk:
+    def state(self, after: bytes, minimum: Revision) -> tuple[CheckpointRow, ...]:
         """The next rows of the state at `minimum`, none at its end."""
         if self.minimum > minimum:
             raise Compacted(self.minimum)
@@ -37,7 +35,7 @@ class CopyableDatabase(Database):
                 if rows and size > CHECKPOINT_CHUNK_BYTES:
                     break
                 rows.append(CheckpointRow(key, value, created, modified, version))
-        return CheckpointChunk(rows=tuple(rows))
+        return tuple(rows)
 
     def revisions(self, after: Revision, upto: Revision) -> tuple[CheckpointRow, ...]:
         """The rows of the next whole revisions after `after`, in their order; none once `upto` is reached."""
@@ -67,15 +65,13 @@ class StoredContent:
 
     async def state(self) -> AsyncGenerator[tuple[CheckpointRow, ...]]:
         """In key order."""
-        after = b""
-        while rows := (await self.storage.ask(_next_chunk(after, self.minimum))).rows:
+        async for rows in state_at(self.storage, self.minimum):
             yield rows
-            after = rows[-1].key
 
     async def history(self) -> AsyncGenerator[tuple[CheckpointRow, ...]]:
         """Whole revisions, in order. Raises `Corrupt` if one is missing."""
         after = self.minimum
-        while rows := await self.storage.ask(_next_revisions(after, self.newest)):
+        while rows := await self._revisions(after):
             for row in rows:
                 if row.modified > after + 1:
                     raise Corrupt(
@@ -86,7 +82,7 @@ class StoredContent:
 
     async def about_rows(self) -> int:
         """How many rows there are at most."""
-        return await self.storage.ask(copyable(lambda database: database.about_rows()))
+        return await self.storage.ask_of(CopyableDatabase, lambda database: database.about_rows())
 
     async def digest(self) -> bytes:
         """Of each row that nodes can see, with its revisions: two meta storages with one digest say the same, at each
@@ -99,21 +95,16 @@ class StoredContent:
                         digest.update(hashlib.sha256(encode(CheckpointChunk(rows=(row,)))).digest())
         return digest.digest()
 
-
-def copyable(run: Callable[[CopyableDatabase], T]) -> Callable[[Database], T]:
-    def ran(database: Database) -> T:
-        assert isinstance(database, CopyableDatabase)
-        return run(database)
-
-    return ran
+    async def _revisions(self, after: Revision) -> tuple[CheckpointRow, ...]:
+        return await self.storage.ask_of(CopyableDatabase, lambda database: database.revisions(after, self.newest))
 
 
-def _next_chunk(after: bytes, minimum: Revision) -> Callable[[Database], CheckpointChunk]:
-    return copyable(lambda database: database.chunk(after, minimum))
-
-
-def _next_revisions(after: Revision, upto: Revision) -> Callable[[Database], tuple[CheckpointRow, ...]]:
-    return copyable(lambda database: database.revisions(after, upto))
+async def state_at(storage: SqliteMetaStorage, minimum: Revision) -> AsyncGenerator[tuple[CheckpointRow, ...]]:
+    """The rows of the state at `minimum`, in key order and in parts of a bounded size."""
+    after = b""
+    while rows := await storage.ask_of(CopyableDatabase, partial(CopyableDatabase.state, after=after, minimum=minimum)):
+        yield rows
+        after = rows[-1].key
 
 
 def _bytes_of(key: bytes, value: bytes | None) -> int:

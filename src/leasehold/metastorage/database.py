@@ -20,6 +20,7 @@ from leasehold.limits.metastorage import (
     CHECKPOINT_PAGES_MAX,
     COMPACTION_SLICE_ROWS,
     HISTORY_SAMPLE_ROWS,
+    META_STORAGE_BYTES_MAX,
     QUICK_CHECK_BYTES_MAX,
     RANGE_PAGE_BYTES_MAX,
     RANGE_VERSIONS_PER_KEY,
@@ -67,6 +68,8 @@ class DatabaseLimits(NamedTuple):
 
 
 DATABASE_LIMITS: Final = DatabaseLimits()
+ALL_CHECKED: Final = DatabaseLimits(quick_check_bytes_max=META_STORAGE_BYTES_MAX)
+"""Also a large file is checked when it is opened."""
 
 
 class Database:

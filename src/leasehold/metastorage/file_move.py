@@ -15,18 +15,14 @@ from leasehold.durable import sync_folder
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound
 from leasehold.ids import ClusterId, EntryId
-from leasehold.limits.metastorage import META_STORAGE_BYTES_MAX
 from leasehold.metastorage.copyable import CopyableDatabase, StoredContent
-from leasehold.metastorage.database import Database, DatabaseLimits
+from leasehold.metastorage.database import ALL_CHECKED
 from leasehold.metastorage.file_kind import read_mark
 from leasehold.metastorage.move import MovePlan, MoveStage, TargetState
 from leasehold.metastorage.new_file import LoadedDatabase, new_file
-from leasehold.metastorage.restore_target import FileTarget, MetaStorageExists
+from leasehold.metastorage.restore_target import FileTarget
 from leasehold.metastorage.schema import APPLICATION_ID, MARK_INSERT, MARK_KIND, MARKED, MOVED_APPLICATION_ID
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
-
-_WHOLE: Final = DatabaseLimits(quick_check_bytes_max=META_STORAGE_BYTES_MAX)
-"""All of a file is checked before it moves."""
 
 
 class MovableDatabase(CopyableDatabase):
@@ -65,8 +61,8 @@ class FileSource:
                 code=ErrorCode.NO_META_STORAGE,
                 hint="name the coordinator's directory with --dir, or the store that holds its log with --meta",
             )
-        self._opened = await SqliteMetaStorage.open(self._path, kind=MovableDatabase, limits=_WHOLE)
-        return await self._opened.ask(lambda database: _movable(database).mark())
+        self._opened = await SqliteMetaStorage.open(self._path, kind=MovableDatabase, limits=ALL_CHECKED)
+        return await self._opened.ask_of(MovableDatabase, lambda database: database.mark())
 
     async def read(self) -> SqliteMetaStorage:
         assert self._opened is not None, "it was claimed"
@@ -79,7 +75,7 @@ class FileSource:
         return self._path.stat().st_size
 
     async def mark(self, move: MetaMoveRecord) -> None:
-        await (await self.read()).ask(lambda database: _movable(database).put_mark(move))
+        await (await self.read()).ask_of(MovableDatabase, lambda database: database.put_mark(move))
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -131,15 +127,7 @@ class FileMoveTarget(FileTarget):
             await ready(made.storage)
         sync_folder(self.path.parent)
 
-    def taken(self) -> MetaStorageExists:
-        return self.exists()
-
 
 def _but_leader_at(content: StoredContent, rows: Sequence[CheckpointRow]) -> Sequence[CheckpointRow]:
     """Without the leader record of the newest revision, which the newest one replaces."""
     return [row for row in rows if (row.key, row.modified) != (keys.LEADER, content.newest)]
-
-
-def _movable(database: Database) -> MovableDatabase:
-    assert isinstance(database, MovableDatabase)
-    return database

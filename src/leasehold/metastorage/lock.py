@@ -49,13 +49,14 @@ def unused(path: Path) -> Generator[None]:
     except OSError as error:
         raise BadDirectory(f"can't open {lock_path}: {error.strerror}", hint="check its owner and mode") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise BadDirectory(
+                f"{path} is in use by process {holder}", code=ErrorCode.LOCKED, hint=f"stop process {holder} first"
+            ) from error
         yield
-    except BlockingIOError as error:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        raise BadDirectory(
-            f"{path} is in use by process {holder}", code=ErrorCode.LOCKED, hint=f"stop process {holder} first"
-        ) from error
     finally:
         os.close(descriptor)
 

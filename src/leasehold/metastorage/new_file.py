@@ -7,7 +7,7 @@ from pathlib import Path
 from leasehold.core.words.records import CheckpointRow
 from leasehold.ids import Revision
 from leasehold.metastorage.copyable import CopyableDatabase
-from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
+from leasehold.metastorage.database import DATABASE_LIMITS, DatabaseLimits
 from leasehold.metastorage.lock import give_up_lock, take_lock
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 
@@ -44,15 +44,15 @@ class NewDatabase:
 
     async def load(self, rows: Sequence[CheckpointRow]) -> None:
         """As `LoadedDatabase.load`."""
-        await self.storage.ask(lambda database: _loaded(database).load(rows))
+        await self.storage.ask_of(LoadedDatabase, lambda database: database.load(rows))
 
     async def begin_at(self, minimum: Revision) -> None:
         """As `LoadedDatabase.begin_at`."""
-        await self.storage.ask(lambda database: _loaded(database).begin_at(minimum))
+        await self.storage.ask_of(LoadedDatabase, lambda database: database.begin_at(minimum))
 
     async def fold(self) -> None:
         """As `LoadedDatabase.fold_whole`."""
-        await self.storage.ask(lambda database: _loaded(database).fold_whole())
+        await self.storage.ask_of(LoadedDatabase, lambda database: database.fold_whole())
 
 
 @asynccontextmanager
@@ -80,11 +80,6 @@ async def new_file(
             fresh.with_name(f"{fresh.name}.lock").unlink(missing_ok=True)
     finally:
         give_up_lock(lock)
-
-
-def _loaded(database: Database) -> LoadedDatabase:
-    assert isinstance(database, LoadedDatabase)
-    return database
 
 
 def _remove(path: Path) -> None:

@@ -61,13 +61,13 @@ class FileTarget:
         del size_bytes  # a full disk is noticed by the write that finds it full
         self.check_unused()
         if not self.is_empty():
-            raise self.exists()
+            raise self.taken()
 
     async def write(self, state: RestoredState, pages: Iterable[tuple[CheckpointRow, ...]]) -> None:
         self.prepare()
         async with new_file(self.path, LoadedDatabase) as made:
             if not self.is_empty():
-                raise self.exists()
+                raise self.taken()
             for rows in pages:
                 await made.load(rows)
             await made.load([CheckpointRow(keys.LEADER, encode(state.leader), state.revision, state.revision, 1)])
@@ -85,7 +85,7 @@ class FileTarget:
         """Whether there is neither a file nor the log of one."""
         return not any(map(Path.exists, self._files()))
 
-    def exists(self) -> MetaStorageExists:
+    def taken(self) -> MetaStorageExists:
         """The error for a directory that is not empty."""
         names = ", ".join(path.name for path in self._files() if path.exists())
         return MetaStorageExists(

@@ -31,6 +31,7 @@ from leasehold.metastorage.transaction import check_key, check_limit, check_span
 from leasehold.metastorage.watch import Fanout, HistoryPart
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Database)
 FILE_NAME: Final = "meta.db"
 """In a coordinator's directory."""
 Say: TypeAlias = Callable[[], None]
@@ -190,6 +191,15 @@ class SqliteMetaStorage:
         answer: asyncio.Future[T] = self._loop.create_future()
         self._put(_Ask(run, answer))
         return await answer
+
+    async def ask_of(self, kind: type[D], run: Callable[[D], T]) -> T:
+        """As `ask`, of a database that was opened as this kind."""
+
+        def ran(database: Database) -> T:
+            assert isinstance(database, kind)
+            return run(database)
+
+        return await self.ask(ran)
 
     def _put(self, command: _Command) -> None:
         self._check_open()

@@ -103,7 +103,9 @@ class LogSource(PatientClient):
     async def read(self) -> SqliteMetaStorage:
         if self._opened is None:
             assert self.id is not None
-            replica = await self.surely(partial(built, self._log, self._replica_place(), self.clock, self.id))
+            replica = await self.surely(
+                partial(built, self._log, SqliteReplicaPlace(self._scratch), self.clock, self.id)
+            )
             position, _ = self._claimed()
             try:
                 self._opened = await read_until(self, self._log, replica, position, self._scratch)
@@ -146,9 +148,6 @@ class LogSource(PatientClient):
     def _claimed(self) -> tuple[LogPosition, int]:
         assert self._head is not None, "it was claimed"
         return self._head
-
-    def _replica_place(self) -> SqliteReplicaPlace:
-        return SqliteReplicaPlace(self._scratch)
 
     async def _led(self) -> StillLed:
         return still_led(await self.surely(self._log.leader))

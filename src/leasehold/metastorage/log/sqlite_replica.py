@@ -1,8 +1,8 @@
 """A replica in a SQLite file: that of an embedded meta storage, with the position in the log beside it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 from zlib import crc32
 
 from leasehold.core.log.entry import BEGINNING
@@ -12,7 +12,8 @@ from leasehold.core.words.records import CheckpointChunk, LogBody, LogCheckpoint
 from leasehold.errors import Corrupt
 from leasehold.ids import EntryId, Revision, Term
 from leasehold.metastorage.causes import corrupt
-from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
+from leasehold.metastorage.copyable import state_at
+from leasehold.metastorage.database import DATABASE_LIMITS, DatabaseLimits
 from leasehold.metastorage.new_file import LoadedDatabase, new_file
 from leasehold.metastorage.schema import (
     COUNT_ADDED,
@@ -27,8 +28,6 @@ from leasehold.metastorage.schema import (
 )
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.metastorage.transaction import TransactionDraft, decide, written
-
-T = TypeVar("T")
 
 
 class ReplicaDatabase(LoadedDatabase):
@@ -123,17 +122,15 @@ class SqliteReplica:
         self.close = storage.close
 
     async def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
-        return await self._storage.ask(_on_replica(lambda database: database.draft(txns, term)))
+        return await self._storage.ask_of(ReplicaDatabase, lambda database: database.draft(txns, term))
 
     async def apply(self, position: LogPosition, bodies: Sequence[LogBody]) -> None:
-        await self._storage.ask(_on_replica(lambda database: database.apply(position, bodies)))
+        await self._storage.ask_of(ReplicaDatabase, lambda database: database.apply(position, bodies))
         self.position = position
 
     async def chunks(self, minimum: Revision) -> AsyncGenerator[CheckpointChunk, None]:
-        after = b""
-        while (chunk := await self._storage.ask(_on_replica(_next_chunk(after, minimum)))).rows:
-            yield chunk
-            after = chunk.rows[-1].key
+        async for rows in state_at(self._storage, minimum):
+            yield CheckpointChunk(rows=rows)
 
 
 class SqliteReplicaPlace:
@@ -150,7 +147,7 @@ class SqliteReplicaPlace:
             storage = await SqliteMetaStorage.open(self._path, limits=self.limits, kind=ReplicaDatabase)
         except Corrupt:
             return None
-        log_id, position = await storage.ask(_on_replica(lambda database: (database.log_id, database.position)))
+        log_id, position = await storage.ask_of(ReplicaDatabase, lambda database: (database.log_id, database.position))
         return SqliteReplica(storage, log_id, position)
 
     async def build(
@@ -162,7 +159,7 @@ class SqliteReplicaPlace:
         async with new_file(self._path, ReplicaDatabase, limits=self.limits) as made:
             async for chunk in chunks:
                 await made.load(chunk.rows)
-            await made.storage.ask(_on_replica(lambda database: database.begin(log_id, position, minimum)))
+            await made.storage.ask_of(ReplicaDatabase, lambda database: database.begin(log_id, position, minimum))
         opened = await self.open()
         assert opened is not None, "it was just built"
         return opened
@@ -178,15 +175,3 @@ def _row_sum(key: object, revision: object, value: object, created: object, vers
 
 def _place_sum(log_id: str, position: bytes, minimum: Revision) -> int:
     return crc32(position, crc32(f"{log_id} {minimum} ".encode()))
-
-
-def _on_replica(run: Callable[[ReplicaDatabase], T]) -> Callable[[Database], T]:
-    def ran(database: Database) -> T:
-        assert isinstance(database, ReplicaDatabase)
-        return run(database)
-
-    return ran
-
-
-def _next_chunk(after: bytes, minimum: Revision) -> Callable[[ReplicaDatabase], CheckpointChunk]:
-    return lambda database: database.chunk(after, minimum)
