@@ -22,8 +22,7 @@ from typing import NoReturn
 from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.statements.faults import ending_the_statement
-from leasehold.coordinator.stored_catalog import check_format, read_catalog
-from leasehold.coordinator.upkeep.retention import watched
+from leasehold.coordinator.stored_catalog import check_format, read_catalog, watched
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
 from leasehold.core.catalog.catalog import Catalog, Diverged

@@ -1,4 +1,7 @@
-"""The catalog in a meta storage: its first records, and how all of it is read."""
+"""The catalog in a meta storage: its first records, how all of it is read, and how it is followed."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import msgspec
 
@@ -7,7 +10,7 @@ from leasehold.core.catalog.shelf import Holding
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.lineage import GENESIS, next_lineage
-from leasehold.core.words.operations import Change
+from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.core.words.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt
@@ -16,7 +19,7 @@ from leasehold.limits.lease import DRIFT_PPM, LEASE_DURATION_NS, LEASE_MARGIN_NS
 from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.limits.metastorage import RANGE_PAGE_MAX
 from leasehold.limits.recovery import CATCH_UP_DIFFERENCE
-from leasehold.metastorage.contract import MetaStorage
+from leasehold.metastorage.contract import Compacted, MetaStorage
 
 DEFAULT_SETTINGS = SettingsRecord(
     lease_duration_ns=LEASE_DURATION_NS,
@@ -70,3 +73,30 @@ def check_format(catalog: Catalog) -> None:
             code=ErrorCode.NEWER_VERSION,
             hint="run the newer version of leasehold",
         )
+
+
+async def same_as(storage: MetaStorage, revision: Revision, compacted: Compacted) -> Revision:
+    """The oldest readable revision with the same watched range as `revision`. Raises `Compacted` if there is none. In a
+    file an election takes a revision too, so MM may pass LM."""
+    while True:
+        try:
+            found = await storage.get(keys.LINEAGE, compacted.minimum)
+        except Compacted as error:
+            compacted = error
+            continue
+        if found is None or found.modified > revision:
+            raise compacted
+        return compacted.minimum
+
+
+async def watched(storage: MetaStorage, from_revision: Revision) -> AsyncGenerator[RevisionChanges]:
+    """The changes of the watched range from `from_revision` on, without an end. Raises `Compacted` if one of them is
+    compacted, not where only revisions beside the watched range are."""
+    while True:
+        try:
+            async with aclosing(storage.watch(keys.WATCH_START, keys.WATCH_END, from_revision)) as batches:
+                async for batch in batches:
+                    yield batch
+                    from_revision = Revision(batch.revision + 1)
+        except Compacted as compacted:
+            from_revision = await same_as(storage, Revision(from_revision - 1), compacted)

@@ -11,7 +11,8 @@ import msgspec
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.open_session import EndedSession, OpenedSession
 from leasehold.coordinator.nodes.topology import Topology
-from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, watched
+from leasehold.coordinator.stored_catalog import watched
+from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import SurrenderReceived

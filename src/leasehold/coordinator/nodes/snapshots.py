@@ -8,7 +8,8 @@ meanwhile. The count and the digest are those of the items that were sent.
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 
-from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, same_as
+from leasehold.coordinator.stored_catalog import same_as
+from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
 from leasehold.core.words.digest import digest_bytes, item_digest

@@ -1,12 +1,11 @@
 """Compacts the history of the meta storage (`core/recovery/retention.py` decides how much is kept)."""
 
 import logging
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.recovery.retention import Retention
-from leasehold.core.words import keys
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.errors import Definite, Indefinite
 from leasehold.ids import NodeId, Revision
@@ -100,30 +99,3 @@ def reading_the_store() -> Generator[None]:
         raise
     except Definite as error:
         raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
-
-
-async def same_as(storage: MetaStorage, revision: Revision, compacted: Compacted) -> Revision:
-    """The oldest readable revision with the same watched range as `revision`. Raises `Compacted` if there is none.
-    Beats and elections take revisions too, so MM may pass LM if others compact, as etcd does by itself."""
-    while True:
-        try:
-            found = await storage.get(keys.LINEAGE, compacted.minimum)
-        except Compacted as error:
-            compacted = error
-            continue
-        if found is None or found.modified > revision:
-            raise compacted
-        return compacted.minimum
-
-
-async def watched(storage: MetaStorage, from_revision: Revision) -> AsyncGenerator[RevisionChanges]:
-    """The changes of the watched range from `from_revision` on, without an end. Raises `Compacted` if one of them is
-    compacted, not where only revisions beside the watched range are."""
-    while True:
-        try:
-            async with aclosing(storage.watch(keys.WATCH_START, keys.WATCH_END, from_revision)) as batches:
-                async for batch in batches:
-                    yield batch
-                    from_revision = Revision(batch.revision + 1)
-        except Compacted as compacted:
-            from_revision = await same_as(storage, Revision(from_revision - 1), compacted)

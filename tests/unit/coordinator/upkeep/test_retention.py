@@ -4,18 +4,14 @@ import asyncio
 import contextlib
 
 import msgspec
-import pytest
 
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
-from leasehold.coordinator.upkeep.retention import Retaining, watched
+from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.writer import Writer
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change, RevisionChanges, Txn
-from leasehold.ids import Revision
 from leasehold.limits.metastorage import RETENTION_HOLD_NS, RETENTION_NS
-from leasehold.metastorage.contract import Compacted
 from leasehold.metastorage.sqlite import SqliteMetaStorage
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 
 CLUSTER_ID = "c" * 32
 
@@ -92,24 +88,6 @@ async def test_old_revisions_go_and_held_ones_stay(tmp_path):
             await clock.wake()
     finally:
         await storage.close()
-
-
-async def test_who_knows_all_of_the_range_watches_on_where_only_elections_are_compacted():
-    store = MemoryStore()
-    storage = MemoryMetaStorage(store)
-    await storage.txn(Txn(then=first_records(CLUSTER_ID, DEFAULT_SETTINGS)))
-    known = (await storage.status()).latest
-    for _ in range(3):
-        store.lead("c1")
-    store.compact(store.newest)
-    with pytest.raises(Compacted):
-        await anext(storage.watch(keys.WATCH_START, keys.WATCH_END, Revision(known + 1)))
-    async with contextlib.aclosing(watched(storage, Revision(known + 1))) as batches:
-        first = asyncio.create_task(anext(batches))
-        await storage.txn(Txn(then=(Change(keys.LINEAGE, b"%032d" % 1),)))
-        assert (await first).revision == store.newest
-    with pytest.raises(Compacted):
-        await anext(watched(storage, known))
 
 
 async def test_what_is_more_than_so_many_bytes_goes_also_of_what_an_earlier_leader_wrote(tmp_path):
