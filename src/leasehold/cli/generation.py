@@ -1,11 +1,32 @@
-"""A generation that a command begins: how long leases of the lost state may last, and what to do next."""
+"""A generation that a command begins: where and when, how long leases of the lost state may last, what to do next."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from leasehold.cli.config import CoordinatorConfig, coordinator_config
 from leasehold.cli.output import note
 from leasehold.cli.statement import read_duration_ns
 from leasehold.coordinator.generation import BegunGeneration
 from leasehold.errors import BadSettings
 from leasehold.limits.lease import LEASE_DURATION_MAX_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.clock import BoottimeClock
+
+
+def named_place(given: Mapping[str, object], what: str) -> CoordinatorConfig:
+    """The configuration of the coordinators that go on: with `dir`, or with `meta`. Raises `BadSettings` where neither
+    says `what`."""
+    if given["dir"] is None and given["meta"] is None:
+        raise BadSettings(
+            f"it is not said {what}",
+            hint="give --dir for a coordinator with a file of its own, or --meta for a store that several share",
+        )
+    return coordinator_config(None, {**given, "dir": given["dir"] or Path()})
+
+
+def wall_s() -> int:
+    """Seconds since 1970, by which generations are numbered."""
+    return BoottimeClock().wall_us() // 1_000_000
 
 
 def tell_next(begun: BegunGeneration) -> None:

@@ -11,7 +11,7 @@ from leasehold.cli.config import CoordinatorConfig, coordinator_config
 from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, note, say, show_json
-from leasehold.cli.shared_store import release_warnings, shared_store
+from leasehold.cli.shared_store import note_releases, opened_log
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.coordinator.migrate import Migrated
 from leasehold.coordinator.migrate import migrate as move
@@ -20,7 +20,7 @@ from leasehold.ids import EntryId
 from leasehold.limits.clients import CLIENT_PATIENCE_NS
 from leasehold.local.files import make_directory
 from leasehold.metastorage.file_move import FileMoveTarget, FileSource
-from leasehold.metastorage.log.log import Log
+from leasehold.metastorage.location import StoreLocation
 from leasehold.metastorage.log.move import LogMoveTarget, LogSource
 from leasehold.metastorage.move import MoveSource, MoveTarget
 from leasehold.metastorage.moved import TO_FILE
@@ -73,6 +73,11 @@ def _config(meta: str, store: Mapping[str, object]) -> CoordinatorConfig:
     return coordinator_config(None, {**store, "meta": meta, "dir": Path()})
 
 
+def _location(config: CoordinatorConfig) -> StoreLocation:
+    assert config.meta is not None, "`_config` has set it"
+    return config.meta
+
+
 class _Ends:
     """From where to where, as the command says; a file without a configuration."""
 
@@ -111,7 +116,7 @@ class _Ends:
             finally:
                 await source.close()
             return
-        async with self._log(self._source) as shared:
+        async with opened_log(self._source, _location(self._source), self._clock) as shared:
             source = LogSource(shared, self._source_text, scratch, self._clock, patience_ns=self._patience_ns)
             try:
                 yield source
@@ -125,24 +130,12 @@ class _Ends:
             check_for_a_coordinator(directory)
             yield FileMoveTarget(directory, lambda: make_directory(directory))
             return
-        async with self._log(self._target) as shared:
+        async with opened_log(self._target, _location(self._target), self._clock) as shared:
             target = LogMoveTarget(
                 shared, self._target_text, scratch, self._clock, SystemEntropy(), patience_ns=self._patience_ns
             )
-            location = self._target.meta
-            assert location is not None
-            for warning in release_warnings(location, await target.surely(shared.store.members)):
-                note(warning)
+            await note_releases(_location(self._target), shared, target)
             yield target
-
-    @asynccontextmanager
-    async def _log(self, config: CoordinatorConfig) -> AsyncGenerator[Log]:
-        assert config.meta is not None
-        store = shared_store(config, config.meta, self._clock)
-        try:
-            yield Log(store)
-        finally:
-            await store.close()
 
 
 def _show(moved: Migrated, output: Output, *, is_to_file: bool) -> None:

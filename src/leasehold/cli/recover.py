@@ -6,12 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from leasehold.cli.config import CoordinatorConfig, coordinator_config
-from leasehold.cli.generation import read_longest_ns, tell_next
+from leasehold.cli.config import CoordinatorConfig
+from leasehold.cli.generation import named_place, read_longest_ns, tell_next, wall_s
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, milliseconds, note, say, show_json, show_table
 from leasehold.cli.restore import facts_of, target_of, tell
-from leasehold.cli.shared_store import shared_store
+from leasehold.cli.shared_store import opened_log
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.client.locate import COORDINATOR
 from leasehold.coordinator.generation import BegunGeneration, begin_generation, begin_generation_in_log
@@ -19,10 +19,9 @@ from leasehold.coordinator.recover import Recovered
 from leasehold.coordinator.recover import recover as recover_from
 from leasehold.coordinator.sources import ExaminedSource, RecoverySource, SourceKind, sources_at
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, LeaseholdError, NotFound
+from leasehold.errors import LeaseholdError, NotFound
 from leasehold.limits.clients import CLIENT_PATIENCE_NS
 from leasehold.metastorage.location import StoreLocation
-from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.patience import PatientClient
 from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
 from leasehold.metastorage.log.storage import ReplicatedMetaStorage
@@ -44,12 +43,7 @@ def recover(
     `StillLed` and `Unreachable`."""
     longest_ns = read_longest_ns(longest_lease)
     patience_ns = CLIENT_PATIENCE_NS if timeout is None else read_timeout_ns(timeout)
-    if given["dir"] is None and given["meta"] is None:
-        raise BadSettings(
-            "it is not said where the cluster is to continue",
-            hint="give --dir for a coordinator with a file of its own, or --meta for a store that several share",
-        )
-    config = coordinator_config(None, {**given, "dir": given["dir"] or Path()})
+    config = named_place(given, "where the cluster is to continue")
     with unwound_by_interrupt():
         if places:
             _recover_from(places, config, longest_ns, patience_ns, output)
@@ -92,7 +86,7 @@ async def _recovered(
             return await recover_from(
                 sources,
                 target,
-                wall_s=_wall_s(),
+                wall_s=wall_s(),
                 longest_lease_ns=longest_ns,
                 on_examined=examined.append,
                 on_progress=line.update,
@@ -149,7 +143,7 @@ def _meta_storage(directory: Path) -> Path:
 async def _begin(path: Path, longest_ns: int) -> BegunGeneration:
     storage = await SqliteMetaStorage.open(path)
     try:
-        return await begin_generation(storage, wall_s=_wall_s(), longest_lease_ns=longest_ns)
+        return await begin_generation(storage, wall_s=wall_s(), longest_lease_ns=longest_ns)
     finally:
         await storage.close()
 
@@ -159,9 +153,7 @@ async def _begin_in_log(
 ) -> BegunGeneration:
     """With a replica of its own, so that it needs no coordinator's directory."""
     clock, entropy = BoottimeClock(), SystemEntropy()
-    store = shared_store(config, location, clock)
-    shared = Log(store)
-    try:
+    async with opened_log(config, location, clock) as shared:
         client = PatientClient(clock, patience_ns)
         if await client.surely(shared.log_id) is None:
             raise NotFound(
@@ -174,16 +166,10 @@ async def _begin_in_log(
             storage = await client.surely(lambda: ReplicatedMetaStorage.open(shared, place, clock, entropy))
             try:
                 return await begin_generation_in_log(
-                    storage, shared, client, wall_s=_wall_s(), longest_lease_ns=longest_ns
+                    storage, shared, client, wall_s=wall_s(), longest_lease_ns=longest_ns
                 )
             finally:
                 await storage.close()
-    finally:
-        await store.close()
-
-
-def _wall_s() -> int:
-    return BoottimeClock().wall_us() // 1_000_000
 
 
 def _show(begun: BegunGeneration, output: Output) -> None:

@@ -6,19 +6,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from leasehold.cli.config import CoordinatorConfig, coordinator_config
+from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.coordinator_directory import check_for_a_coordinator
-from leasehold.cli.generation import read_longest_ns, tell_next
+from leasehold.cli.generation import named_place, read_longest_ns, tell_next, wall_s
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, milliseconds, note, say, show_json
-from leasehold.cli.shared_store import release_warnings, shared_store
+from leasehold.cli.shared_store import note_releases, opened_log
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.coordinator.restore import Restored
 from leasehold.coordinator.restore import restore as restore_into
 from leasehold.errors import BadSettings, typed
 from leasehold.limits.clients import CLIENT_PATIENCE_NS
 from leasehold.local.files import make_directory
-from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.restore_target import LogTarget
 from leasehold.metastorage.restore_target import FileTarget, RestoreTarget
 from leasehold.wire.clock import BoottimeClock
@@ -35,14 +34,9 @@ def restore(
     output: Output,
 ) -> None:
     """Raises `BadSettings`, and as `coordinator.restore`."""
-    if given["dir"] is None and given["meta"] is None:
-        raise BadSettings(
-            "it is not said where to restore the backup",
-            hint="give --dir for a coordinator with a file of its own, or --meta for a store that several share",
-        )
+    config = named_place(given, "where to restore the backup")
     if newest and longest_lease is not None:
         raise BadSettings("with --newest there are no leases of a lost state", hint="leave out --longest-lease")
-    config = coordinator_config(None, {**given, "dir": given["dir"] or Path()})
     patience_ns = CLIENT_PATIENCE_NS if timeout is None else read_timeout_ns(timeout)
     longest_ns = None if newest else read_longest_ns(longest_lease)
     with unwound_by_interrupt():
@@ -54,10 +48,11 @@ def restore(
 
 
 async def _restore(file: Path, config: CoordinatorConfig, longest_ns: int | None, patience_ns: int) -> Restored:
-    wall_s = BoottimeClock().wall_us() // 1_000_000
     async with target_of(config, patience_ns) as target:
         with KeysLine("written") as line:
-            return await restore_into(file, target, wall_s=wall_s, longest_lease_ns=longest_ns, on_progress=line.update)
+            return await restore_into(
+                file, target, wall_s=wall_s(), longest_lease_ns=longest_ns, on_progress=line.update
+            )
 
 
 @asynccontextmanager
@@ -69,14 +64,10 @@ async def target_of(config: CoordinatorConfig, patience_ns: int) -> AsyncGenerat
         yield FileTarget(directory, lambda: make_directory(directory))
         return
     clock = BoottimeClock()
-    store = shared_store(config, location, clock)
-    try:
-        target = LogTarget(Log(store), clock, SystemEntropy(), patience_ns=patience_ns)
-        for warning in release_warnings(location, await target.surely(store.members)):
-            note(warning)
+    async with opened_log(config, location, clock) as shared:
+        target = LogTarget(shared, clock, SystemEntropy(), patience_ns=patience_ns)
+        await note_releases(location, shared, target)
         yield target
-    finally:
-        await store.close()
 
 
 def facts_of(restored: Restored) -> dict[str, Any]:

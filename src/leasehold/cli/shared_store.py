@@ -1,13 +1,17 @@
 """The engine that keeps the meta storage of several coordinators, as a configuration says how to reach it."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 
 from leasehold.cli.config import CoordinatorConfig
+from leasehold.cli.output import note
 from leasehold.metastorage.access import StoreAccess
 from leasehold.metastorage.etcd import releases as etcd_releases
 from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.store import EtcdStore
 from leasehold.metastorage.location import ZOOKEEPER, StoreLocation
+from leasehold.metastorage.log.log import Log
+from leasehold.metastorage.log.patience import PatientClient
 from leasehold.metastorage.log.store import LogStore, StoreMember
 from leasehold.metastorage.zookeeper import releases as zookeeper_releases
 from leasehold.metastorage.zookeeper.client import ZooKeeperClient
@@ -30,6 +34,22 @@ def shared_store(config: CoordinatorConfig, location: StoreLocation, clock: Cloc
         layout = Layout(location.name)
         return ZooKeeperStore(ZooKeeperClient(access, layout.root, clock), layout, quota_bytes=config.meta_quota)
     return EtcdStore(EtcdClient(access, clock), location.name, quota_bytes=config.meta_quota)
+
+
+@asynccontextmanager
+async def opened_log(config: CoordinatorConfig, location: StoreLocation, clock: Clock) -> AsyncGenerator[Log]:
+    """The log at `location`, for a command that runs by itself."""
+    store = shared_store(config, location, clock)
+    try:
+        yield Log(store)
+    finally:
+        await store.close()
+
+
+async def note_releases(location: StoreLocation, shared: Log, client: PatientClient) -> None:
+    """Tells a person which members should be upgraded. Raises `Unreachable`."""
+    for warning in release_warnings(location, await client.surely(shared.store.members)):
+        note(warning)
 
 
 def release_warnings(location: StoreLocation, members: Iterable[StoreMember]) -> tuple[str, ...]:
