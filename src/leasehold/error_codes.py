@@ -82,6 +82,7 @@ class ErrorCode(StrEnum):
     CORRUPT = auto()
     CYCLIC_VIEW = auto()
     DID_NOT_START = auto()
+    DIRECTORY_GONE = auto()
     DISK = auto()
     DISK_ERROR = auto()
     DISK_FULL = auto()

@@ -5,6 +5,7 @@ its own suites.
 """
 
 import os
+import shutil
 import stat
 import threading
 from collections import Counter
@@ -313,6 +314,18 @@ def test_all_killed_at_once_lose_nothing(cluster: RunningCluster) -> None:
     cluster.wait_until_active()
     assert rows(cluster) == 100
     committed(cluster, "CREATE TABLE d.after_all (a INT)")
+
+
+def test_a_leader_whose_directory_is_deleted_ends_and_comes_back(cluster: RunningCluster) -> None:
+    """It would else lead on with files that nobody can find, and no command would find its process."""
+    name = present_leader(cluster)
+    process = cluster.local.node(name).running()
+    assert process is not None
+    shutil.rmtree(cluster.local.node(name).directory)
+    process.wait(60)
+    committed(cluster, "CREATE TABLE d.beside_no_directory (a INT)")
+    cluster.restart(name)
+    assert rows(cluster) == 100
 
 
 def delete(replica: Path) -> None:

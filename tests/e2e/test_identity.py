@@ -318,6 +318,13 @@ async def test_I5_a_directory_without_its_vault_is_not_that_node(
     assert isinstance(await identity(there), Claiming)
 
 
+async def test_a_node_whose_directory_is_deleted_while_it_runs_ends(cluster: RunningCluster, tmp_path: Path) -> None:
+    with Node(tmp_path / "deleted", cluster, logs=tmp_path) as node:
+        node.start().serves()
+        shutil.rmtree(tmp_path / "deleted")
+        node.ended().refused(3, str(tmp_path / "deleted"))
+
+
 # ---------------------------------------------------------------- a full disk
 
 

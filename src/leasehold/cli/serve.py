@@ -5,11 +5,14 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, NoReturn
 
 import uvloop
 
-from leasehold.errors import gravest
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadDirectory, gravest
+from leasehold.limits.processes import DIRECTORY_LOOK_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.repeated_lines import RepeatedLines
@@ -56,12 +59,16 @@ async def serve_until_stopped(
     gossip: Gossip | None,
     faults: "asyncio.Queue[BaseException]",
     end: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    lock: Path,
 ) -> NoReturn:
     """Runs gossip beside the tasks of `group` until SIGTERM or SIGINT; then leaves it, while `end` runs. Raises `Stop`.
 
-    An unexpected error in `faults` ends the process, which restarts from what is durable.
+    An unexpected error in `faults` ends the process, which restarts from what is durable. So does the loss of `lock`,
+    the lock file of its directory.
     """
     group.create_task(_fail_on(faults))
+    group.create_task(fail_without(lock))
     if gossip is not None:
         group.create_task(gossip.run())
     told = asyncio.Event()
@@ -77,3 +84,32 @@ async def serve_until_stopped(
 
 async def _fail_on(faults: "asyncio.Queue[BaseException]") -> NoReturn:
     raise await faults.get()
+
+
+async def fail_without(lock: Path) -> NoReturn:
+    """Raises `BadDirectory` once `lock` is deleted or replaced.
+
+    A process whose files are deleted could write to them on and on: what it calls durable would end with it.
+    """
+    clock, first = BoottimeClock(), _identity(lock)
+    while first is not None and _identity(lock) in (first, UNSEEN):
+        await clock.sleep_until(clock.now_ns() + DIRECTORY_LOOK_NS)
+    raise BadDirectory(
+        f"{lock.parent} was deleted or replaced while this process used it",
+        code=ErrorCode.DIRECTORY_GONE,
+        hint="start the process again; it begins with what is in the directory now",
+    )
+
+
+UNSEEN = (0, 0)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None if there is none, UNSEEN if that can't be found out now."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return UNSEEN
+    return found.st_dev, found.st_ino

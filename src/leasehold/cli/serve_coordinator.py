@@ -14,6 +14,8 @@ from leasehold.core.swim.messages import Role
 from leasehold.limits.lease import HAND_OVER_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import make_directory, write_address
+from leasehold.metastorage.lock import lock_of
+from leasehold.metastorage.sqlite import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.passwords import Argon2Passwords
@@ -66,7 +68,13 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
             write_address(directory, server.address)
             async with asyncio.TaskGroup() as group:
                 leading = group.create_task(coordinator.run())
-                await serve_until_stopped(group, gossip, faults, lambda: _end(coordinator, leading, server))
+                await serve_until_stopped(
+                    group,
+                    gossip,
+                    faults,
+                    lambda: _end(coordinator, leading, server),
+                    lock=lock_of(directory / FILE_NAME),
+                )
         finally:
             await server.close()
     finally:

@@ -27,6 +27,7 @@ from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.vault.faults import vault_kind
+from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
@@ -127,7 +128,7 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
             group.create_task(reconciler.run())
             group.create_task(scrub(vault, clock, published))
             group.create_task(watch_space(directory, published, clock))
-            await serve_until_stopped(group, gossip, faults, agent.surrender)
+            await serve_until_stopped(group, gossip, faults, agent.surrender, lock=directory / LOCK_NAME)
     finally:
         await asyncio.to_thread(flight.shutdown)
         serve_log.close()

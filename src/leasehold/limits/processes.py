@@ -20,6 +20,8 @@ JAVA_ANSWER_NS: Final = 10 * SECOND_NS
 """How long `java -version` may take."""
 END_POLL_NS: Final = 20 * MILLISECOND_NS
 """How often a command looks whether a process has ended."""
+DIRECTORY_LOOK_NS: Final = SECOND_NS
+"""How often a process looks whether its directory is still there."""
 CONFIG_BYTES_MAX: Final = 64 * 1024
 CONFIG_SHOWN_MAX: Final = 200
 """Characters of a configured value that an error repeats."""

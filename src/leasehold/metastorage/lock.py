@@ -10,9 +10,14 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
 
 
+def lock_of(path: Path) -> Path:
+    """The lock file of a meta storage's file. It stays when the meta storage is replaced by another."""
+    return path.with_name(path.name + ".lock")
+
+
 def take_lock(path: Path) -> int:
     """Takes the lock beside the file until `give_up_lock`; answers its descriptor. Raises `BadDirectory`."""
-    lock_path = path.with_name(path.name + ".lock")
+    lock_path = lock_of(path)
     try:
         descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -40,7 +45,7 @@ def take_lock(path: Path) -> int:
 def unused(path: Path) -> Generator[None]:
     """No process begins to use the file meanwhile. The lock is neither made nor written. Raises `BadDirectory`, with
     code LOCKED while a process uses it."""
-    lock_path = path.with_name(path.name + ".lock")
+    lock_path = lock_of(path)
     try:
         descriptor = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
