@@ -4,6 +4,7 @@ All of it with etcd; with ZooKeeper the same, of which only a part runs every ti
 its own suites.
 """
 
+import json
 import os
 import shutil
 import stat
@@ -290,6 +291,25 @@ def test_one_member_of_the_store_may_fail(cluster: RunningCluster) -> None:
         cluster.kill(name)
         committed(cluster, f"CREATE TABLE d.without_{name.replace('-', '_')} (a INT)")
         cluster.restart(name)
+
+
+def test_status_shows_the_coordinators_while_nobody_leads(cluster: RunningCluster) -> None:
+    for name in ("meta-1", "meta-2"):
+        cluster.pause(name)
+    wait_until(lambda: leader(cluster) is None)
+    shown = leasehold("status", directory=cluster.directory)
+    listed = leasehold("status", "-o", "json", directory=cluster.directory)
+    for name in ("meta-1", "meta-2"):
+        cluster.resume(name)
+    for ran in (shown, listed):
+        ran.refused(ran.code, "no member of etcd could answer")
+        assert ran.code != 0
+    told = json.loads(listed.out)["coordinators"]
+    assert all(one["role"] in {"FOLLOWER", "SILENT"} for one in told), told
+    names = list(read_cluster_file(cluster.directory).coordinators)
+    assert [one["name"] for one in told] == names
+    assert all(name in shown.out for name in names)
+    present_leader(cluster)
 
 
 def test_without_a_quorum_nothing_is_decided_and_all_goes_on_by_itself(cluster: RunningCluster) -> None:

@@ -11,6 +11,7 @@ from leasehold.client.locate import coordinator_names
 from leasehold.core.data.coordinator_client import CoordinatorRole
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.messages import ClusterStatus
+from leasehold.errors import NotLeader, Unreachable
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
@@ -33,18 +34,37 @@ class ShownCoordinator(NamedTuple):
 
 
 def show_cluster(cluster: Coordinators, output: Output) -> None:
-    """The coordinators, the nodes and their leases."""
-    status, names = cluster.status(), coordinator_names(cluster.target)
-    coordinators = [
-        ShownCoordinator(names.get(address, address), address, role) for address, role in cluster.roles().items()
-    ]
-    show_status(status, output, coordinators)
+    """The coordinators, the nodes and their leases. While nobody leads, the coordinators if there are several; then it
+    raises what the question for the nodes raised."""
+    try:
+        status = cluster.status()
+    except (NotLeader, Unreachable):
+        coordinators = _coordinators(cluster)
+        if len(coordinators) > 1 and output is Output.JSON:
+            show_json(_coordinators_json(coordinators))
+        elif len(coordinators) > 1:
+            _show_coordinators(coordinators)
+        raise
+    show_status(status, output, _coordinators(cluster))
+
+
+def _coordinators(cluster: Coordinators) -> list[ShownCoordinator]:
+    names = coordinator_names(cluster.target)
+    return [ShownCoordinator(names.get(address, address), address, role) for address, role in cluster.roles().items()]
+
+
+def _show_coordinators(coordinators: Sequence[ShownCoordinator]) -> None:
+    show_table(["coordinator", "address", "role"], coordinators)
+
+
+def _coordinators_json(coordinators: Sequence[ShownCoordinator]) -> dict[str, Any]:
+    return {"coordinators": [one._asdict() for one in coordinators]}
 
 
 def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[ShownCoordinator] = ()) -> None:
     """What the leader tells of the nodes, and what the coordinators tell of themselves."""
     if output is Output.JSON:
-        show_json(_as_json(status) | {"coordinators": [one._asdict() for one in coordinators]})
+        show_json(_as_json(status) | _coordinators_json(coordinators))
         return
     say(
         f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
@@ -63,7 +83,7 @@ def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[Sh
             " and back a minute later"
         )
     if len(coordinators) > 1:
-        show_table(["coordinator", "address", "role"], coordinators)
+        _show_coordinators(coordinators)
     columns = ["id", "name", "address", "incarnation", "state", "applied", "lease ms"]
     rows = [
         (
