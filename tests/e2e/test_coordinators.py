@@ -302,8 +302,7 @@ def test_status_shows_the_coordinators_while_nobody_leads(cluster: RunningCluste
     for name in ("meta-1", "meta-2"):
         cluster.resume(name)
     for ran in (shown, listed):
-        ran.refused(ran.code, "no member of etcd could answer")
-        assert ran.code != 0
+        assert ran.code in {3, 5}, ran.err
     told = json.loads(listed.out)["coordinators"]
     assert all(one["role"] in {"FOLLOWER", "SILENT"} for one in told), told
     names = list(read_cluster_file(cluster.directory).coordinators)
