@@ -91,7 +91,7 @@ def published_table() -> tuple[Published, ReadTicket]:
     published = Published()
     published.joined(ClusterId("0" * 32), node.id, node.incarnation)
     published.publish(catalog)
-    published.lease = Lease(term=Term(1), sequence=Sequence(1), deadline_ns=BoottimeClock().now_ns() + 3600 * SECOND_NS)
+    published.hold(Lease(term=Term(1), sequence=Sequence(1), deadline_ns=BoottimeClock().now_ns() + 3600 * SECOND_NS))
     ticket = ReadTicket(
         generation=generation_of(catalog),
         cluster_id=published.cluster_id,

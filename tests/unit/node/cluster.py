@@ -133,7 +133,7 @@ class Node:
         )
 
     def grant(self, sequence: int = 1) -> None:
-        self.published.lease = Lease(term=Term(1), sequence=Sequence(sequence), deadline_ns=FAR_NS)
+        self.published.hold(Lease(term=Term(1), sequence=Sequence(sequence), deadline_ns=FAR_NS))
 
     def at_reading(self, number: int, action: Callable[[], object]) -> None:
         """Runs `action` at the n-th look at the clock from now on: each guard looks once."""
@@ -386,4 +386,4 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 
 
 def no_lease(node: Node) -> None:
-    node.published.lease = NO_LEASE
+    node.published.hold(NO_LEASE)

@@ -356,7 +356,7 @@ class Agent(Reporter):
                     now_ns = self._clock.now_ns()
                     if self._published.lease.deadline_ns <= now_ns < lease.deadline_ns:
                         log.info("serving from revision %d", self._published.view.revision)
-                    self._published.lease = lease
+                    self._published.hold(lease)
                 case _:
                     assert_never(effect)
         self._deadline.set(self._holder.next_deadline_ns())

@@ -20,7 +20,8 @@ class Published:
 
     def __init__(self, newer: ConditionVariable | None = None) -> None:
         self.view: Catalog = Catalog()
-        self._lease: Lease = NO_LEASE
+        self.lease: Lease = NO_LEASE
+        """A plain attribute: the guard of each batch reads it twice. `hold` replaces it."""
         self.had_lease = False
         """Whether this process has ever had a lease."""
         self.node = NodeId(0)
@@ -42,14 +43,10 @@ class Published:
         """The fields by which a message to the leader names this process."""
         return {"node": self.node, "incarnation": self.incarnation, "session": self.session}
 
-    @property
-    def lease(self) -> Lease:
-        return self._lease
-
-    @lease.setter
-    def lease(self, lease: Lease) -> None:
+    def hold(self, lease: Lease) -> None:
+        """Replaces the lease; with NO_LEASE it was given back."""
         self.had_lease = self.had_lease or lease is not NO_LEASE
-        self._lease = lease
+        self.lease = lease
 
     def publish(self, view: Catalog) -> None:
         """Publishes a newer view, then wakes the threads that wait for it."""

@@ -43,7 +43,7 @@ class Ground:
         self.task = asyncio.get_running_loop().create_task(scrub(self.vault, self.clock, self.published))
 
     def lease(self) -> None:
-        self.published.lease = Lease(term=Term(1), sequence=Sequence(1), deadline_ns=self.clock.now_ns() + SECOND_NS)
+        self.published.hold(Lease(term=Term(1), sequence=Sequence(1), deadline_ns=self.clock.now_ns() + SECOND_NS))
 
     async def after(self, pause_ns: int) -> int:
         await self.clock.sleep_until(self.clock.now_ns() + pause_ns)
