@@ -1,10 +1,12 @@
 """The meta storage of a coordinator: a file of its own, or a log that several share."""
 
 import logging
+from collections.abc import Callable
 
 from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.shared_store import release_warnings, shared_store
-from leasehold.coordinator.runtime import open_patiently
+from leasehold.coordinator.opening import open_patiently
+from leasehold.errors import Indefinite
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
@@ -16,8 +18,11 @@ from leasehold.wire.ports import Clock
 log = logging.getLogger(__name__)
 
 
-async def open_meta_storage(config: CoordinatorConfig, clock: Clock) -> MetaStorage:
-    """Waits while a shared store does not answer. Raises definite errors of the store and of the directory."""
+async def open_meta_storage(
+    config: CoordinatorConfig, clock: Clock, on_waits: Callable[[Indefinite], None]
+) -> MetaStorage:
+    """Waits while a shared store does not answer; `on_waits` gets why. Raises definite errors of the store and of the
+    directory."""
     location = config.meta
     if location is None:
         return await SqliteMetaStorage.open(config.directory / FILE_NAME)
@@ -33,4 +38,4 @@ async def open_meta_storage(config: CoordinatorConfig, clock: Clock) -> MetaStor
             await store.close()
             raise
 
-    return await open_patiently(open_shared, clock)
+    return await open_patiently(open_shared, clock, on_waits)

@@ -8,12 +8,15 @@ from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
 from leasehold.cli.meta import open_meta_storage
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
+from leasehold.coordinator.opening import OpeningCoordinator
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
+from leasehold.errors import Indefinite
 from leasehold.limits.lease import HAND_OVER_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import make_directory, write_address
+from leasehold.metastorage.contract import MetaStorage
 from leasehold.metastorage.lock import lock_of
 from leasehold.metastorage.sqlite import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
@@ -33,52 +36,70 @@ def run_coordinator(config: CoordinatorConfig) -> None:
 
 
 async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
-    directory, listen = config.directory, config.listen
-    clock, sightings = BoottimeClock(), Sightings()
-    storage = await open_meta_storage(config, clock)
+    """It listens before the meta storage is open, so that a person can ask what it waits for."""
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
+    clock, opening = BoottimeClock(), OpeningCoordinator()
+    server = await serve(config.listen, opening, on_fault=faults.put_nowait)
+
+    def waits(why: Indefinite) -> None:
+        if opening.obstacle is None:
+            write_address(config.directory, server.address)
+        opening.obstacle = why
+
+    storage: MetaStorage | None = None
     try:
-        coordinator = Coordinator(
-            name=config.advertise or listen,
-            storage=storage,
-            clock=clock,
-            passwords=Argon2Passwords(),
-            entropy=SystemEntropy(),
-            threads=OneThread(),
-            seen=sightings.seen,
-            keys=None if key is None else derive_keys(key),
-            transport=GrpcTransport(),
-            label=config.label,
-            version=version("leasehold"),
-        )
-        server = await serve(listen, coordinator, on_fault=faults.put_nowait)
-        try:
-            service = coordinator.name = config.advertised(server.address)
-            coordinator.membership.serve_at(server.address, service)
-            gossip = await take_part(
-                config,
-                key,
-                name=coordinator_name(service),
-                role=Role.COORDINATOR,
-                service=service,
-                clock=clock,
-                sightings=sightings,
-            )
-            write_address(directory, server.address)
-            async with asyncio.TaskGroup() as group:
-                leading = group.create_task(coordinator.run())
-                await serve_until_stopped(
-                    group,
-                    gossip,
-                    faults,
-                    lambda: _end(coordinator, leading, server),
-                    lock=lock_of(directory / FILE_NAME),
-                )
-        finally:
-            await server.close()
+        storage = await open_meta_storage(config, clock, waits)
+        await _serve(config, key, storage, opening, server, faults)
     finally:
-        await storage.close()
+        await server.close()
+        if storage is not None:
+            await storage.close()
+
+
+async def _serve(
+    config: CoordinatorConfig,
+    key: bytes | None,
+    storage: MetaStorage,
+    opening: OpeningCoordinator,
+    server: GrpcServer,
+    faults: "asyncio.Queue[BaseException]",
+) -> None:
+    clock, sightings, service = BoottimeClock(), Sightings(), config.advertised(server.address)
+    coordinator = Coordinator(
+        name=service,
+        storage=storage,
+        clock=clock,
+        passwords=Argon2Passwords(),
+        entropy=SystemEntropy(),
+        threads=OneThread(),
+        seen=sightings.seen,
+        keys=None if key is None else derive_keys(key),
+        transport=GrpcTransport(),
+        label=config.label,
+        version=version("leasehold"),
+    )
+    coordinator.membership.serve_at(server.address, service)
+    opening.opened = coordinator
+    gossip = await take_part(
+        config,
+        key,
+        name=coordinator_name(service),
+        role=Role.COORDINATOR,
+        service=service,
+        clock=clock,
+        sightings=sightings,
+    )
+    write_address(config.directory, server.address)
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(coordinator.run())
+        await serve_until_stopped(
+            group,
+            gossip,
+            faults,
+            lambda: _end(coordinator, leading, server),
+            lock=lock_of(config.directory / FILE_NAME),
+        )
 
 
 async def _end(coordinator: Coordinator, leading: asyncio.Task[None], server: GrpcServer) -> None:

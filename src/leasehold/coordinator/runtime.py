@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from enum import Enum
 from functools import partial
 from typing import Any, NoReturn, TypeVar
@@ -37,7 +37,6 @@ from leasehold.wire.tasks import EndableWaits, gravest_here
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-S = TypeVar("S", bound=MetaStorage)
 
 
 class Coordinator:
@@ -331,16 +330,6 @@ async def _until_transferred(leader: Leader) -> NoReturn:
     successor = await leader.successor
     log.info("an operator wants %s to lead", successor or "another coordinator")
     raise _StepAside(successor)
-
-
-async def open_patiently(open_storage: Callable[[], Awaitable[S]], clock: Clock) -> S:
-    """A meta storage, which is opened again and again while its store does not answer."""
-    while True:
-        try:
-            return await open_storage()
-        except Indefinite as error:
-            log.warning("the meta storage can't be opened yet: %s", error)
-        await clock.sleep_until(clock.now_ns() + LEADER_RETRY_NS)
 
 
 class _HandOver(Exception):

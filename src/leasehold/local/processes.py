@@ -335,6 +335,8 @@ class LocalCluster:
                 if error.code == ErrorCode.INITIALISED:
                     raise
                 why = error.text
+            for member in self._members.processes():
+                member.check_runs()
             patience.wait(f"a coordinator to lead ({why})", [Process(self.directory / name) for name in names])
 
     @contextlib.contextmanager

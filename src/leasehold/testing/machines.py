@@ -6,7 +6,8 @@ from random import Random  # noqa: TID251 a type alone: the generator is the cal
 from typing import Final
 
 from leasehold.coordinator.leader import Leader
-from leasehold.coordinator.runtime import Coordinator, open_patiently
+from leasehold.coordinator.opening import open_patiently
+from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.holder import Pass, guard
