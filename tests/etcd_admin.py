@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+import grpc
+
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.etcd.endpoint import EtcdEndpoint
 from leasehold.metastorage.etcd.messages import (
@@ -43,10 +45,10 @@ class AlarmRequest(EtcdMessage, frozen=True, kw_only=True):
 
 
 class EtcdAdministrator:
-    """At one member, in plain text."""
+    """At one member, in plain text unless there are `credentials`."""
 
-    def __init__(self, address: str) -> None:
-        self._endpoint = EtcdEndpoint(address, None)
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        self._endpoint = EtcdEndpoint(address, credentials)
         self._token = ""
 
     async def ask(self, path: str, request: EtcdMessage) -> None:
@@ -63,6 +65,10 @@ class EtcdAdministrator:
         await self.ask("Auth/RoleGrantPermission", GrantPermission(role="role", permission=permission))
         await self.ask("Auth/UserGrantRole", Words(first=user, second="role"))
         await self.ask("Auth/AuthEnable", EtcdMessage())
+        await self.log_in()
+
+    async def log_in(self) -> None:
+        """As root, once there are users."""
         request = AuthenticateRequest(name="root", password="root")
         self._token = (await self._endpoint.call(AUTHENTICATE, request, timeout_ns=20 * SECOND_NS)).token
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.errors import Unreachable
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadSettings, LeaseholdError, Unreachable
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.access import StoreAccess
 from leasehold.metastorage.etcd.endpoint import EtcdEndpoint
@@ -21,7 +22,7 @@ from leasehold.metastorage.etcd.users import (
     UserRole,
     demand_login,
 )
-from leasehold.metastorage.log.store import StoreDenied, Swap
+from leasehold.metastorage.log.store import StoreDenied, StoreUnsuitable, Swap
 from tests.certificates import Authority
 from tests.conformance.store_words import until_it_answers
 from tests.etcd_admin import EtcdAdministrator
@@ -79,6 +80,14 @@ async def test_a_user_with_a_password(one: EtcdCluster, tmp_path: Path) -> None:
         await until_it_answers(before)
         assert await before.swap(PUT) is not None
         await anext(watch)
+    before.stand_by()
+    await administrator.log_in()
+    await administrator.end_tokens("leasehold", "changed")
+    with pytest.raises(Unreachable, match="does not accept") as caught:
+        await before.swap(PUT)
+    assert caught.value.code is ErrorCode.STORE_DENIED
+    (tmp_path / "right").write_text("changed\n")
+    assert await before.swap(PUT) is not None
     assert await before.page("log", limit=1)
     assert len(await before.members()) == 1
     assert not (await before.size()).is_full
@@ -157,17 +166,35 @@ async def test_certificates(encrypted: EtcdCluster, authority: Authority, tmp_pa
         (StoreAccess(endpoints=endpoints), "perhaps it speaks TLS only"),
         (StoreAccess(endpoints=endpoints, ca_file=ca), "TLS failed"),
         (StoreAccess(endpoints=endpoints, ca_file=ca, certificate_file=strange, key_file=strange_key), "TLS failed"),
-        (StoreAccess(endpoints=endpoints, ca_file=key), "TLS failed"),
-        (StoreAccess(endpoints=endpoints, ca_file=other.certificate), "its certificate is not one of the CA"),
-        (encrypted_by_none, "it does not speak TLS"),
+        (encrypted_by_none, "perhaps it does not speak TLS"),
     )
-    await asyncio.gather(*(assert_unreachable(encrypted.store("mine", one), why) for one, why in bad))
+    await asyncio.gather(*(assert_no_answer(encrypted.store("mine", one), Unreachable, why) for one, why in bad))
+    no_ca = StoreAccess(endpoints=endpoints, ca_file=key)
+    await assert_no_answer(encrypted.store("mine", no_ca), BadSettings, "can't be used for TLS")
+    other_ca = StoreAccess(endpoints=endpoints, ca_file=other.certificate)
+    await assert_no_answer(encrypted.store("mine", other_ca), StoreUnsuitable, "is not one of the CA")
+
+    serving = encrypted.store("mine", access)
+    assert await serving.get("log/head") is not None
+    serving.stand_by()
     authority.sign("server", days=0)  # etcd reads the file again for each connection
-    await assert_unreachable(encrypted.store("mine", access), "its certificate has expired")
+    await assert_no_answer(encrypted.store("mine", access), StoreUnsuitable, "has expired")
+    encrypted.kill()
+    encrypted.start()
+    async with asyncio.timeout(60):
+        while True:
+            with pytest.raises(Unreachable) as caught:
+                await serving.get("log/head")
+            if "has expired" in caught.value.text:
+                break
+        assert caught.value.code is ErrorCode.STORE_UNSUITABLE
+        authority.sign("server")
+        await until_it_answers(serving)
+    await serving.close()
 
 
-async def assert_unreachable(store: EtcdStore, why: str) -> None:
-    with pytest.raises(Unreachable) as caught:
+async def assert_no_answer(store: EtcdStore, error: type[LeaseholdError], why: str) -> None:
+    with pytest.raises(error) as caught:
         await store.get("log/head")
     assert why in caught.value.text
     await store.close()

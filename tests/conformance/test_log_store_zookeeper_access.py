@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NoAuthError, NotEmptyError
+from kazoo.security import make_digest_acl
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.zookeeper import find_jars
 from leasehold.metastorage.access import StoreAccess
-from leasehold.metastorage.log.store import LogStore, StoreDenied, Swap
+from leasehold.metastorage.log.store import LogStore, StoreDenied, StoreUnsuitable, Swap
 from tests.certificates import Authority
 from tests.conformance.store_words import until_it_answers
 from tests.zookeeper_cluster import ZooKeeperCluster, administrator
@@ -47,6 +49,16 @@ async def test_a_user_with_a_password(one_zookeeper: ZooKeeperCluster, tmp_path:
             kazoo.delete("/mine/log/head/head")
         with pytest.raises(NotEmptyError):
             kazoo.delete("/mine")
+    owner.stand_by()
+    with administrator(one_zookeeper) as kazoo:
+        kazoo.add_auth("digest", "leasehold:hush")
+        for path in ("/mine", "/mine/log", "/mine/log/head", "/mine/log/head/head"):
+            kazoo.set_acls(path, [make_digest_acl("leasehold", "changed", all=True)])
+    with pytest.raises(Unreachable, match="does not grant") as caught:
+        await owner.swap(PUT)
+    assert caught.value.code is ErrorCode.STORE_DENIED
+    (tmp_path / "right").write_text("changed")
+    assert await owner.swap(PUT) is not None
     for one in (owner, another, *strangers):
         await one.close()
     missing = store("leasehold", "missing")
@@ -119,10 +131,13 @@ async def test_certificates(
         (StoreAccess(endpoints=endpoints), "no answer in time"),
         (StoreAccess(endpoints=endpoints, ca_file=ca), declined),
         (StoreAccess(endpoints=endpoints, ca_file=ca, certificate_file=strange, key_file=strange_key), declined),
-        (StoreAccess(endpoints=endpoints, ca_file=other.certificate), "its certificate is not accepted"),
         (StoreAccess(endpoints=one_zookeeper.endpoints, ca_file=ca), declined),
     )
     await asyncio.gather(*(assert_unreachable(encrypted.store("mine", one, try_ns=SECOND_NS), why) for one, why in bad))
+    distrusting = encrypted.store("mine", StoreAccess(endpoints=endpoints, ca_file=other.certificate))
+    with pytest.raises(StoreUnsuitable, match="is not accepted"):
+        await distrusting.get("log/head")
+    await distrusting.close()
     with pytest.raises(BadSettings, match="certificates"):
         encrypted.store("mine", StoreAccess(endpoints=endpoints, ca_file=key))
 

@@ -1,10 +1,9 @@
 """The meta storage of a coordinator: a file of its own, or a log that several share."""
 
-import logging
 from collections.abc import Callable
 
 from leasehold.cli.config import CoordinatorConfig
-from leasehold.cli.shared_store import release_warnings, shared_store
+from leasehold.cli.shared_store import shared_store
 from leasehold.coordinator.opening import open_patiently
 from leasehold.errors import Indefinite
 from leasehold.metastorage.contract import MetaStorage
@@ -14,8 +13,6 @@ from leasehold.metastorage.log.storage import ReplicatedMetaStorage
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Clock
-
-log = logging.getLogger(__name__)
 
 
 async def open_meta_storage(
@@ -30,8 +27,6 @@ async def open_meta_storage(
     async def open_shared() -> MetaStorage:
         store = shared_store(config, location, clock)
         try:
-            for warning in release_warnings(location, await store.members()):
-                log.warning("%s", warning)
             place = SqliteReplicaPlace(config.directory)
             return await ReplicatedMetaStorage.open(Log(store), place, clock, SystemEntropy())
         except BaseException:

@@ -11,7 +11,7 @@ from leasehold.cli.config import CoordinatorConfig, coordinator_config
 from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, note, say, show_json
-from leasehold.cli.shared_store import note_releases, opened_log
+from leasehold.cli.shared_store import note_warnings, opened_log
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.coordinator.migrate import Migrated
 from leasehold.coordinator.migrate import migrate as move
@@ -134,7 +134,7 @@ class _Ends:
             target = LogMoveTarget(
                 shared, self._target_text, scratch, self._clock, SystemEntropy(), patience_ns=self._patience_ns
             )
-            await note_releases(_location(self._target), shared, target)
+            await note_warnings(shared, target)
             yield target
 
 

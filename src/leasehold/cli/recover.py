@@ -11,7 +11,7 @@ from leasehold.cli.generation import named_place, read_longest_ns, tell_next, wa
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, milliseconds, note, say, show_json, show_table
 from leasehold.cli.restore import facts_of, target_of, tell
-from leasehold.cli.shared_store import opened_log
+from leasehold.cli.shared_store import note_warnings, opened_log
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.client.locate import COORDINATOR
 from leasehold.coordinator.generation import BegunGeneration, begin_generation, begin_generation_in_log
@@ -155,6 +155,7 @@ async def _begin_in_log(
     clock, entropy = BoottimeClock(), SystemEntropy()
     async with opened_log(config, location, clock) as shared:
         client = PatientClient(clock, patience_ns)
+        await note_warnings(shared, client)
         if await client.surely(shared.log_id) is None:
             raise NotFound(
                 f"the store holds no log {location.name!r}",

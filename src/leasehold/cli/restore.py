@@ -11,7 +11,7 @@ from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.generation import named_place, read_longest_ns, tell_next, wall_s
 from leasehold.cli.interrupt import unwound_by_interrupt
 from leasehold.cli.output import KeysLine, Output, milliseconds, note, say, show_json
-from leasehold.cli.shared_store import note_releases, opened_log
+from leasehold.cli.shared_store import note_warnings, opened_log
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.coordinator.restore import Restored
 from leasehold.coordinator.restore import restore as restore_into
@@ -66,7 +66,7 @@ async def target_of(config: CoordinatorConfig, patience_ns: int) -> AsyncGenerat
     clock = BoottimeClock()
     async with opened_log(config, location, clock) as shared:
         target = LogTarget(shared, clock, SystemEntropy(), patience_ns=patience_ns)
-        await note_releases(location, shared, target)
+        await note_warnings(shared, target)
         yield target
 
 

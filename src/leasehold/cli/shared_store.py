@@ -1,19 +1,17 @@
 """The engine that keeps the meta storage of several coordinators, as a configuration says how to reach it."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.output import note
 from leasehold.metastorage.access import StoreAccess
-from leasehold.metastorage.etcd import releases as etcd_releases
 from leasehold.metastorage.etcd.client import EtcdClient
 from leasehold.metastorage.etcd.store import EtcdStore
 from leasehold.metastorage.location import ZOOKEEPER, StoreLocation
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.patience import PatientClient
-from leasehold.metastorage.log.store import LogStore, StoreMember
-from leasehold.metastorage.zookeeper import releases as zookeeper_releases
+from leasehold.metastorage.log.store import LogStore
 from leasehold.metastorage.zookeeper.client import ZooKeeperClient
 from leasehold.metastorage.zookeeper.layout import Layout
 from leasehold.metastorage.zookeeper.store import ZooKeeperStore
@@ -46,13 +44,8 @@ async def opened_log(config: CoordinatorConfig, location: StoreLocation, clock: 
         await store.close()
 
 
-async def note_releases(location: StoreLocation, shared: Log, client: PatientClient) -> None:
-    """Tells a person which members should be upgraded. Raises `Unreachable`."""
-    for warning in release_warnings(location, await client.surely(shared.store.members)):
-        note(warning)
-
-
-def release_warnings(location: StoreLocation, members: Iterable[StoreMember]) -> tuple[str, ...]:
-    """A line for each member of the store at `location` that should be upgraded."""
-    releases = zookeeper_releases if location.scheme == ZOOKEEPER else etcd_releases
-    return releases.release_warnings(members)
+async def note_warnings(shared: Log, client: PatientClient) -> None:
+    """Tells a person what is wrong with members of the store. Raises `Unreachable`, and what the store declines."""
+    for member in await client.surely(shared.store.members):
+        if member.warning:
+            note(member.warning)

@@ -89,6 +89,11 @@ class MetaStorage(Protocol):
         ...
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with members of the store, a sentence each; none for a file."""
+        ...
+
+    @property
     def seen_leader(self) -> LeaderRecord | None:
         """The leader record as this candidate read it last; None under a lock, which only one process has."""
         ...

@@ -116,6 +116,11 @@ class SqliteMetaStorage:
         return ""
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """None: it is a file."""
+        return ()
+
+    @property
     def seen_leader(self) -> LeaderRecord | None:
         """None: the process that has the file's lock leads."""
         return None

@@ -5,22 +5,43 @@ Each try at one member has its own short bound. A try that failed is followed by
 
 **A write is sent again only if it surely did not happen.** A try says so (`TryFailed.may_happen`). Otherwise the write
 raises `Indefinite`, and the caller looks. Of a write that raises `Unreachable` it is known that it never happens.
+
+**A member that declines is passed over** while another one answers: it does not accept the user, or is unsuitable.
+Where no member answers, and one declines, it counts whether this client stands by:
+
+| the client | error |
+| --- | --- |
+| asks for somebody who starts | that of the member that declines: it says what to correct |
+| stands by (`stand_by`) | `Unreachable` with that text, code and hint: somebody corrects it while this process runs |
+
+**A member of another cluster** is a wrong setting, and nobody knows which cluster is meant. So it is refused at the
+start, whoever answers. Later only if all members are of another cluster: then the store was replaced, and the process
+has to find out anew what it holds.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from leasehold.core.backoff import Backoff
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
+from leasehold.errors import BadSettings, Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.limits.log import (
     STORE_REQUEST_NS,
     STORE_ROUND_PAUSE_NS,
     STORE_WATCH_PAUSE_MAX_NS,
     STORE_WATCH_PAUSE_MIN_NS,
 )
+from leasehold.metastorage.log.store import OtherStore, StoreDenied, StoreMember, StoreUnsuitable
 from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+Decline: TypeAlias = BadSettings | StoreDenied | StoreUnsuitable
+"""`BadSettings` is of a password that can't be read."""
+DECLINES: Final = (BadSettings, StoreDenied, StoreUnsuitable)
 
 _NO_PAUSE: Final = Backoff(STORE_WATCH_PAUSE_MIN_NS, STORE_WATCH_PAUSE_MAX_NS)
 
@@ -53,6 +74,7 @@ class MemberTurns(Generic[E]):
         self._engine = engine
         self._members = list(members)
         self._clock = clock
+        self._stands_by = False
         self._is_closed = False
 
     @property
@@ -64,24 +86,63 @@ class MemberTurns(Generic[E]):
     def all(self) -> tuple[E, ...]:
         return tuple(self._members)
 
+    def stand_by(self) -> None:
+        """From now on whoever declines is asked again, like a member that does not answer."""
+        self._stands_by = True
+
     async def ask(self, attempt: Callable[[E], Awaitable[A]], *, may_repeat: bool) -> A:
         """Tries until one member answers. Raises `Unreachable`, definite errors, and unless the request may repeat
         `Indefinite` as soon as it is not known whether it happened."""
         deadline_ns = self._clock.now_ns() + STORE_REQUEST_NS
         reasons: dict[str, str] = {}
         while True:
+            declines: dict[str, Decline] = {}
             for member in self.all:
                 self.check_open()
                 try:
-                    return await attempt(member)
+                    answer = await attempt(member)
                 except TryFailed as failed:
                     self.ask_last(member)
                     reasons[member.address] = failed.reason
                     if failed.may_happen and not may_repeat:
                         raise self._unknown(member.address, failed.reason) from failed
+                except DECLINES as decline:
+                    self._check_setting(decline)
+                    self.ask_last(member)
+                    declines[member.address] = decline
+                    reasons[member.address] = decline.text
+                else:
+                    _tell(declines)
+                    return answer
                 if self._clock.now_ns() >= deadline_ns:
-                    raise self.unreachable(reasons)
+                    raise self._unanswered(declines, reasons)
+            if declines and (len(declines) == len(self._members) or not self._stands_by):
+                raise self._unanswered(declines, reasons)
             await self._clock.sleep_until(min(deadline_ns, self._clock.now_ns() + STORE_ROUND_PAUSE_NS))
+
+    async def ask_each(self, look: Callable[[E], Awaitable[A]]) -> tuple[dict[str, A], dict[str, Decline]]:
+        """The answers of all members that answer, and why others are passed over, by their addresses. Raises as `ask`
+        if none answers."""
+        self.check_open()
+        answers: dict[str, A] = {}
+        declines: dict[str, Decline] = {}
+        reasons: dict[str, str] = {}
+
+        async def ask_one(member: E) -> None:
+            try:
+                answers[member.address] = await look(member)
+            except TryFailed as failed:
+                reasons[member.address] = failed.reason
+            except DECLINES as decline:
+                declines[member.address] = decline
+                reasons[member.address] = decline.text
+
+        await asyncio.gather(*(ask_one(member) for member in self.all))
+        for decline in declines.values():
+            self._check_setting(decline)
+        if not answers:
+            raise self._unanswered(declines, reasons)
+        return answers, declines
 
     def ask_last(self, member: E) -> None:
         self._members.remove(member)
@@ -110,12 +171,35 @@ class MemberTurns(Generic[E]):
         """Nobody is asked from now on; idempotent."""
         self._is_closed = True
 
-    def unreachable(self, reasons: dict[str, str]) -> Unreachable:
-        """No member could answer, each for its reason."""
-        each = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+    def _check_setting(self, decline: Decline) -> None:
+        if isinstance(decline, OtherStore) and not self._stands_by:
+            raise decline
+
+    def _unanswered(self, declines: Mapping[str, Decline], reasons: Mapping[str, str]) -> LeaseholdError:
+        """No member has answered, each for its reason."""
+        found = sorted(declines.values(), key=lambda one: isinstance(one, StoreUnsuitable))
+        is_replaced = len(declines) == len(self._members) and all(isinstance(one, OtherStore) for one in found)
+        if found and (is_replaced or not self._stands_by):
+            return found[0]
+        if len(declines) == len(self._members):
+            return Unreachable(found[0].text, code=found[0].code, hint=found[0].hint)
+        each = "; ".join(f"{address}: {reasons[address]}" for address in sorted(reasons))
         hint = f"check that most members of {self._engine} run and can be reached"
         return Unreachable(f"no member of {self._engine} could answer: {each}", hint=hint)
 
     def _unknown(self, address: str, reason: str) -> Indefinite:
         text = f"it is not known whether {self._engine} at {address} did what it was asked: {reason}"
         return Indefinite(text, hint="look whether it happened")
+
+
+def _tell(declines: Mapping[str, Decline]) -> None:
+    """Says which members are passed over, now that another one has answered."""
+    for address, decline in declines.items():
+        log.warning("%s; %s", passed_over(address, decline).warning, decline.hint)
+
+
+def passed_over(address: str, decline: Decline) -> StoreMember:
+    """A member that declines, for people."""
+    return StoreMember(
+        name=address, address=address, version="", leads=False, warning=f"{decline.text}, so this member is passed over"
+    )

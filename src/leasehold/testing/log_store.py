@@ -4,11 +4,23 @@ clients."""
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
+from leasehold.errors import Unreachable
 from leasehold.limits.log import STORE_SWAP_BYTES_MAX, STORE_SWAP_KEYS_MAX, STORE_VALUE_BYTES_MAX
-from leasehold.metastorage.log.store import MISSING, StoredValue, StoreFull, StoreMember, StoreSize, Swap
+from leasehold.metastorage.log.store import (
+    MISSING,
+    StoreDenied,
+    StoredValue,
+    StoreFull,
+    StoreMember,
+    StoreSize,
+    StoreUnsuitable,
+    Swap,
+)
 from leasehold.testing.requests import AfterHook, BeforeHook, FaultyClient, RequestFate, prompt, undisturbed
+
+T = TypeVar("T")
 
 LIST_BYTES_MAX: Final = 1024 * 1024
 
@@ -20,6 +32,10 @@ class KeptLog:
         self.values: dict[str, StoredValue] = {}
         self.quota_bytes: int | None = None
         self.is_full = False
+        self.declines: StoreDenied | StoreUnsuitable | None = None
+        """What every client gets, if it is not served."""
+        self.warning = ""
+        """As `StoreMember.warning`, of its only member."""
         self._keys: list[str] = []
         self._version = 0
         self._changed: dict[asyncio.Event, str] = {}
@@ -109,6 +125,7 @@ class MemoryLogStore(FaultyClient):
         super().__init__(before, after)
         self.kept = kept
         self.member = "store:1"
+        self._stands_by = False
         self._watching: set[asyncio.Event] = set()
 
     async def get(self, key: str) -> StoredValue | None:
@@ -151,7 +168,24 @@ class MemoryLogStore(FaultyClient):
         return await self._request("size", self.kept.size)
 
     async def members(self) -> list[StoreMember]:
-        return [StoreMember(name="memory", address="memory", version="1", leads=True)]
+        self._check_served()
+        return [StoreMember(name="memory", address="memory", version="1", leads=True, warning=self.kept.warning)]
+
+    def stand_by(self) -> None:
+        """As `LogStore.stand_by`."""
+        self._stands_by = True
+
+    async def _request(self, name: str, happen: Callable[[], T]) -> T:
+        def if_served() -> T:
+            self._check_served()
+            return happen()
+
+        return await super()._request(name, if_served)
+
+    def _check_served(self) -> None:
+        error = self.kept.declines
+        if error is not None:
+            raise Unreachable(error.text, code=error.code, hint=error.hint) if self._stands_by else error
 
     async def free_history(self) -> None:
         """There is none."""

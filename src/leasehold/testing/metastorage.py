@@ -273,6 +273,7 @@ class MemoryMetaStorage(FaultyClient):
         self.store = store
         self.is_nearly_full = False
         self.member = ""
+        self.warnings: tuple[str, ...] = ()
         self.seen_leader: LeaderRecord | None = None
         self.obstacle: LeaseholdError | None = None
         self._fanout = Fanout()

@@ -12,7 +12,7 @@ largest one that this client had seen when it sent the request, the answer is st
 cluster that was set back answers so, and so can members of some releases (`releases`). A read at such a member comes
 after a deletion of nothing: that is a write, so its answer has a revision at or above all that was answered before.
 
-**All endpoints belong to one cluster.** Another cluster id than that of the first answer is `StoreUnsuitable`.
+**All endpoints belong to one cluster.** Another cluster id than that of the first answer is `OtherStore`.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from contextlib import aclosing
 import grpc
 
 from leasehold.ids import NODE_ADDRESS
-from leasehold.limits.etcd import ETCD_LOGIN_NS, ETCD_URLS_MAX
+from leasehold.limits.etcd import ETCD_LOGIN_NS, ETCD_LOGIN_PAUSE_NS, ETCD_URLS_MAX
 from leasehold.limits.log import STORE_TRY_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.access import StoreAccess, file_content
-from leasehold.metastorage.etcd.endpoint import EtcdEndpoint
+from leasehold.metastorage.etcd.endpoint import EtcdEndpoint, RefusedLogin
 from leasehold.metastorage.etcd.messages import (
     AUTHENTICATE,
     DELETE_RANGE,
@@ -48,8 +48,8 @@ from leasehold.metastorage.etcd.messages import (
 from leasehold.metastorage.etcd.protobuf import M
 from leasehold.metastorage.etcd.releases import can_read_stale, check_release
 from leasehold.metastorage.etcd.statuses import TokenRefused
-from leasehold.metastorage.log.store import StoreDenied, StoreUnsuitable
-from leasehold.metastorage.tries import MemberTurns, TryFailed
+from leasehold.metastorage.log.store import OtherStore, StoreDenied, StoreUnsuitable
+from leasehold.metastorage.tries import DECLINES, Decline, MemberTurns, TryFailed
 from leasehold.wire.ports import Clock
 
 
@@ -61,6 +61,7 @@ class EtcdClient:
         self.revision = 0
         """The largest one of any answer."""
         self._access = access
+        self._clock = clock
         self._try_ns = try_ns
         self._credentials = _credentials(access)
         self._turns = MemberTurns(
@@ -107,29 +108,33 @@ class EtcdClient:
         except TokenRefused as refused:  # the read before the next watch logs in
             raise TryFailed(f"it refused the token: {refused.reason}", may_happen=False) from refused
 
-    async def statuses(self) -> list[tuple[str, StatusResponse]]:
-        """The endpoints that answer, each with what its member tells. Raises `Unreachable` if none does."""
-        found: list[tuple[str, StatusResponse]] = []
-        reasons: dict[str, str] = {}
-        for endpoint in self._turns.all:
-            try:
-                found.append((endpoint.address, await self._look(endpoint)))
-            except TryFailed as failed:
-                reasons[endpoint.address] = failed.reason
-        if not found:
-            raise self._turns.unreachable(reasons)
-        return found
+    async def statuses(self) -> list[StatusResponse]:
+        """What each member at an endpoint tells. Raises as `read` if none does."""
+        return list((await self._turns.ask_each(self._look))[0].values())
 
-    async def members(self) -> list[tuple[EtcdMember, str, StatusResponse]]:
-        """All members that answer, at an endpoint or else where the cluster says that they listen; without learners."""
-        at_endpoints = {status.header.member_id: (address, status) for address, status in await self.statuses()}
+    async def members(self) -> tuple[list[tuple[EtcdMember, str, StatusResponse]], dict[str, Decline]]:
+        """All members that answer, at an endpoint or else where the cluster says that they listen; without learners.
+        And why other ones are passed over, by their addresses."""
+        told, declines = await self._turns.ask_each(self._look)
+        at_endpoints = {status.header.member_id: (address, status) for address, status in told.items()}
         listed = await self.read(MEMBER_LIST, EtcdMessage())
         found: list[tuple[EtcdMember, str, StatusResponse]] = []
         for member in listed.members:
-            told = at_endpoints.get(member.id) or await self._elsewhere(member)
-            if told is not None and not member.is_learner:
-                found.append((member, *told))
-        return found
+            answer = at_endpoints.get(member.id) or await self._elsewhere(member)
+            if answer is None or member.is_learner:
+                continue
+            address, status = answer
+            try:
+                check_release(address, status.version)
+            except StoreUnsuitable as decline:
+                declines[address] = decline
+            else:
+                found.append((member, address, status))
+        return found, declines
+
+    def stand_by(self) -> None:
+        """As `LogStore.stand_by`."""
+        self._turns.stand_by()
 
     def watch(self, key: bytes) -> AsyncGenerator[None, None]:
         """As `follow`, but hides every fault, until the client is closed."""
@@ -208,8 +213,14 @@ class EtcdClient:
             async with asyncio.timeout(ETCD_LOGIN_NS / SECOND_NS), self._login:
                 if self._token != refused:
                     return
-                request = AuthenticateRequest(name=self._access.user or "", password=self._access.password())
-                answer = await endpoint.call(AUTHENTICATE, request, timeout_ns=ETCD_LOGIN_NS)
+                password = self._access.password()
+                endpoint.check_refusal(password, self._clock.now_ns())
+                request = AuthenticateRequest(name=self._access.user or "", password=password)
+                try:
+                    answer = await endpoint.call(AUTHENTICATE, request, timeout_ns=ETCD_LOGIN_NS)
+                except StoreDenied as denied:
+                    endpoint.refusal = RefusedLogin(password, self._clock.now_ns() + ETCD_LOGIN_PAUSE_NS, denied)
+                    raise
                 self._check_cluster(endpoint.address, answer.header)
                 if not (answer.token.isascii() and answer.token.isprintable()):
                     raise TryFailed("its token can't be read", may_happen=False)
@@ -227,8 +238,8 @@ class EtcdClient:
                 continue
             endpoint = EtcdEndpoint(address, self._credentials)
             try:
-                status = await self._look(endpoint)
-            except TryFailed:
+                status = await self._ask(endpoint, STATUS, EtcdMessage())
+            except (TryFailed, *DECLINES):
                 continue
             finally:
                 await endpoint.close()
@@ -240,7 +251,7 @@ class EtcdClient:
         known, first = self._cluster = self._cluster or (header.cluster_id, address)
         if header.cluster_id != known:
             text = f"etcd at {address} belongs to another cluster than etcd at {first} did"
-            raise StoreUnsuitable(text, hint="name endpoints of one cluster of etcd only")
+            raise OtherStore(text, hint="name endpoints of one cluster of etcd only")
 
 
 def _credentials(access: StoreAccess) -> grpc.ChannelCredentials | None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Generator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 import grpc.aio
@@ -14,6 +14,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.etcd.messages import WATCH, A, EtcdMethod, StatusResponse, WatchRequest, WatchResponse
 from leasehold.metastorage.etcd.protobuf import M, decode, encode
 from leasehold.metastorage.etcd.statuses import failure
+from leasehold.metastorage.log.store import StoreDenied
 from leasehold.metastorage.tries import TryFailed
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 
@@ -33,6 +34,14 @@ _CHANNEL_OPTIONS: Final = (
 )
 
 
+class RefusedLogin(NamedTuple):
+    """A password that a member has refused, and until when it is not sent again."""
+
+    password: str
+    until_ns: int
+    error: StoreDenied
+
+
 class EtcdEndpoint:
     """One address, at which one member listens. `credentials` is None for plain text."""
 
@@ -40,6 +49,8 @@ class EtcdEndpoint:
         self.address = address
         self.status: StatusResponse | None = None
         """What the member told about itself over the open connection; kept by the client."""
+        self.refusal: RefusedLogin | None = None
+        """The last one; kept by the client."""
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
         self._watches: set[Any] = set()
@@ -49,6 +60,12 @@ class EtcdEndpoint:
     def is_connected(self) -> bool:
         """Whether a connection stands, as far as is known. So a request that is sent now may arrive."""
         return self._open().get_state() is grpc.ChannelConnectivity.READY
+
+    def check_refusal(self, password: str, now_ns: int) -> None:
+        """Raises `StoreDenied` if the member has refused this password just now."""
+        refused = self.refusal
+        if refused is not None and refused.password == password and now_ns < refused.until_ns:
+            raise StoreDenied(refused.error.text, hint=refused.error.hint) from refused.error
 
     async def call(self, method: EtcdMethod[M, A], request: M, *, token: str = "", timeout_ns: int) -> A:
         """One try. Raises `TryFailed`, `TokenRefused`, and definite errors."""

@@ -10,10 +10,9 @@
 At a member whose reads can be stale, the client pays a write for each read (`EtcdClient`).
 """
 
-from collections.abc import Iterable
 from typing import Final
 
-from leasehold.metastorage.log.store import StoreMember, StoreUnsuitable
+from leasehold.metastorage.log.store import StoreUnsuitable
 from leasehold.metastorage.releases import parse_release
 
 _OLDEST: Final = (3, 4, 0)
@@ -32,10 +31,10 @@ def check_release(address: str, version: str) -> None:
         raise StoreUnsuitable(f"etcd {version} at {address} can lose what it holds after a crash", hint=hint)
 
 
-def release_warnings(members: Iterable[StoreMember]) -> tuple[str, ...]:
-    """A line for each member that should be upgraded."""
-    lines = ((member, _warning(member.version)) for member in members)
-    return tuple(f"etcd {one.version} of {one.name} at {one.address} {why}" for one, why in lines if why)
+def release_warning(name: str, address: str, version: str) -> str:
+    """A sentence about a member that should be upgraded, empty for another one."""
+    why = _warning(version)
+    return f"etcd {version} of {name} at {address} {why}" if why else ""
 
 
 def can_read_stale(version: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 import grpc
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import LeaseholdError, Refused
+from leasehold.errors import BadSettings, LeaseholdError, Refused
 from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuitable
 from leasehold.metastorage.tries import TryFailed
 from leasehold.wire.failures import plainly
@@ -45,12 +45,29 @@ _NOT_HERE: Final = (
     "etcdserver: too many requests",
     "etcdserver: rpc not supported for learner",
 )
+_UNSUITABLE: Final = (
+    ("failed parsing http/2", "what listens at {} is not etcd", "check the endpoints"),
+    ("certificate has expired", "the certificate of etcd at {} has expired", "renew it"),
+    (
+        "certificate_verify_failed",
+        "the certificate of etcd at {} is not one of the CA",
+        "check meta_ca, and the certificate of that member",
+    ),
+    (
+        "hostname verification check failed",
+        "the certificate of etcd at {} is of another host",
+        "name the member in meta as its certificate does",
+    ),
+    (
+        "wrong_version_number",
+        "what listens at {} does not speak TLS",
+        "check the endpoints, or leave meta_ca out",
+    ),
+)
+"""What gRPC says in lower case about a connection that will never stand, plain words for it, and what to do."""
 _PLAIN: Final = (
     ("received message larger than max", "its answer is too large"),
-    ("certificate has expired", "its certificate has expired"),
-    ("certificate_verify_failed", "its certificate is not one of the CA"),
-    ("hostname verification check failed", "its certificate is of another host"),
-    ("wrong_version_number|handshake read failed", "it does not speak TLS"),
+    ("handshake read failed", "the connection broke at once: perhaps it does not speak TLS"),
     ("ssl|tls|tsi_|security handshaker", "TLS failed: check CA, certificate and key"),
     ("failed to connect.*socket closed", "the connection broke at once: perhaps it speaks TLS only"),
 )
@@ -88,7 +105,15 @@ def _definite(address: str, code: grpc.StatusCode, details: str) -> LeaseholdErr
         return Refused(f"etcd at {address} takes no transaction of this size", code=ErrorCode.TOO_LARGE, hint=hint)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return StoreUnsuitable(f"what listens at {address} is not etcd", hint="check the endpoints")
-    return None
+    return _never_stands(address, details.lower())
+
+
+def _never_stands(address: str, text: str) -> LeaseholdError | None:
+    """For a connection that can't be made before somebody corrects a setting or the member."""
+    if "failed to create security handshaker" in text:
+        return BadSettings("the files of meta_ca, meta_cert and meta_key can't be used for TLS", hint="check all three")
+    found = next((one for one in _UNSUITABLE if one[0] in text), None)
+    return None if found is None else StoreUnsuitable(found[1].format(address), hint=found[2])
 
 
 def _reason(code: grpc.StatusCode, details: str) -> str:

@@ -31,6 +31,7 @@ from leasehold.metastorage.etcd.messages import (
     StatusResponse,
     TxnRequest,
 )
+from leasehold.metastorage.etcd.releases import release_warning
 from leasehold.metastorage.log.store import (
     MISSING,
     StoredValue,
@@ -40,6 +41,7 @@ from leasehold.metastorage.log.store import (
     StoreUnsuitable,
     Swap,
 )
+from leasehold.metastorage.tries import passed_over
 
 
 class EtcdStore:
@@ -116,13 +118,25 @@ class EtcdStore:
         return self._client.watch(self._key(key))
 
     async def size(self) -> StoreSize:
-        return store_size([status for _, status in await self._client.statuses()], self._quota_bytes)
+        return store_size(await self._client.statuses(), self._quota_bytes)
 
     async def members(self) -> list[StoreMember]:
-        return [
-            StoreMember(name=one.name, address=address, version=status.version, leads=status.leader == one.id)
-            for one, address, status in await self._client.members()
+        found, declines = await self._client.members()
+        members = [
+            StoreMember(
+                name=one.name,
+                address=address,
+                version=status.version,
+                leads=status.leader == one.id,
+                warning=release_warning(one.name, address, status.version),
+            )
+            for one, address, status in found
         ]
+        return members + [passed_over(address, why) for address, why in declines.items()]
+
+    def stand_by(self) -> None:
+        """As `LogStore.stand_by`."""
+        self._client.stand_by()
 
     async def free_history(self) -> None:
         """Gives up what was overwritten before the previous call, so other users of etcd keep what is newer."""

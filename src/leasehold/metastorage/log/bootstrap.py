@@ -51,10 +51,12 @@ async def opened(shared: Log, place: ReplicaPlace, clock: Clock, entropy: Entrop
     `StoreSetBack`, `MetaMoved` and `MetaUnfinished`, and leaves store and replica as they are then."""
     replica = await place.open()
     if replica is None:
+        await shared.store.members()  # refuses endpoints of two clusters, before anything is written
         log_id = await shared.make(EntryId(entropy.hex_128()))
         await shared.head()  # before anything is built of a log that was moved
         return await built(shared, place, clock, log_id)
     try:
+        await shared.store.members()
         log_id = await shared.log_id()
         if log_id != replica.log_id:
             there = "there is none" if log_id is None else f"that is {log_id}"

@@ -17,6 +17,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.operations import Compare, LedBy
 from leasehold.core.words.records import LeaderRecord, SettingsRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import Term
 from leasehold.limits.lease import DRIFT_PPM, LEADER_COURTESY_NS, LEADER_POLL_NS
@@ -30,6 +31,9 @@ from leasehold.wire.ports import Clock, Entropy
 from leasehold.wire.tasks import until_set_or_due
 
 log = logging.getLogger(__name__)
+
+_UNANSWERED: Final = frozenset({ErrorCode.UNREACHABLE, ErrorCode.UNKNOWN})
+"""Codes of requests that had no answer."""
 
 TIMING: Final = LeadershipTiming(
     beat_every_ns=LEADERSHIP_BEAT_NS,
@@ -177,17 +181,12 @@ class LogCandidate:
                     return BeatenLeadership(
                         shared, clock, Reign(elected[0], sent_ns=sent[1], timing=TIMING), elected[1]
                     )
-            except StoreFull as error:
-                self._note(error)
-                await clock.sleep_until(clock.now_ns() + LEADER_POLL_NS)
-            except Indefinite as error:
-                self._note(error)
-                await clock.sleep_until(clock.now_ns() + LOG_RETRY_NS)
-
-    def _note(self, error: LeaseholdError) -> None:
-        if self.obstacle is None or self.obstacle.code != error.code:
-            log.warning("can't lead: %s; %s", error.text, error.hint)
-        self.obstacle = error
+            except (StoreFull, Indefinite) as error:
+                self.obstacle = error
+                log.warning("can't lead: %s; %s", error.text, error.hint)
+                # A person has to do something about what the store declines.
+                pause_ns = LOG_RETRY_NS if error.code in _UNANSWERED else LEADER_POLL_NS
+                await clock.sleep_until(clock.now_ns() + pause_ns)
 
     async def _record(self, standing: Standing | None, name: str, nonce: str) -> LeaderRecord:
         """What it is elected with over `standing`, as the replica has generation and settings. A replica that is being

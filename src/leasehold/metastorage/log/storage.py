@@ -41,6 +41,7 @@ from leasehold.metastorage.log.bootstrap import (
 )
 from leasehold.metastorage.log.campaign import BeatenLeadership, LogCandidate
 from leasehold.metastorage.log.commands import LogCommand, LogCommands, fail
+from leasehold.metastorage.log.history import HistorySize
 from leasehold.metastorage.log.log import HEAD, Log, LogFence, LogHead, Trimmed
 from leasehold.metastorage.log.patience import ReplicaDeclines, until_answered
 from leasehold.metastorage.log.replica import Replica, ReplicaPlace
@@ -82,8 +83,7 @@ class ReplicatedMetaStorage:
         self._old_heads = OldHeads(clock)
         self._asked: list[asyncio.Future[Revision]] = []
         """Who waits for a head that is read after now."""
-        self._below: tuple[Revision, LogPosition] | None = None
-        """The last MM that `history_bytes` met, and the last entry that lies at or below it."""
+        self._history = HistorySize(shared)
         self._life: asyncio.Task[None] | None = None
         self._candidate = LogCandidate(shared, self._turn, clock, entropy, replica=lambda: self._replica)
         self.upkeep: Final = Upkeep(shared, self._turn, clock, fence=self._fence, replica=lambda: self._replica)
@@ -99,6 +99,7 @@ class ReplicatedMetaStorage:
         except BaseException:
             await self._replica.close()
             raise
+        shared.store.stand_by()
         self._life = asyncio.create_task(self._run())  # noqa: TID251 `close` ends it
         return self
 
@@ -113,6 +114,11 @@ class ReplicatedMetaStorage:
     def member(self) -> str:
         """As `MetaStorage.member`."""
         return self._log.store.member
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As `MetaStorage.warnings`."""
+        return self.upkeep.warnings
 
     @property
     def seen_leader(self) -> LeaderRecord | None:
@@ -148,15 +154,7 @@ class ReplicatedMetaStorage:
 
     async def history_bytes(self) -> int:
         """As `MetaStorage.history_bytes`, of the log."""
-        minimum, head = (await self.status()).minimum, self._replica.position
-        if self._below is None or self._below[0] != minimum:
-            checkpoint = await self._log.checkpoint()
-            begins = BEGINNING if checkpoint is None else checkpoint.checkpoint.position
-            below = await self._log.last_until(minimum, begins, head)
-            if head.revision <= minimum:  # the next entry may lie at MM too
-                return head.log_bytes - below.log_bytes
-            self._below = minimum, below
-        return head.log_bytes - self._below[1].log_bytes
+        return await self._history.size_bytes((await self.status()).minimum, self._replica.position)
 
     async def leader(self) -> LeaderRecord | None:
         self._check_open()

@@ -8,7 +8,8 @@ of it works with the default settings of every engine.
 So a key that was deleted and created again could have a version that it had before.
 
 A method raises `Indefinite` when it is not known whether the request happened: it may even happen later. It raises a
-definite error for what surely never happens: `StoreFull`, `StoreDenied`, `StoreUnsuitable`.
+definite error for what surely never happens: `StoreFull`, `StoreDenied`, `StoreUnsuitable`. After `stand_by` the last
+two become `Unreachable`, with their text, code and hint: somebody corrects that while this process waits.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -36,6 +37,10 @@ class StoreUnsuitable(Refused):
     """The engine is not one that can keep a log: a release with a known fault, or something else altogether."""
 
     default_code = ErrorCode.STORE_UNSUITABLE
+
+
+class OtherStore(StoreUnsuitable):
+    """A member of another cluster than the one that was met first."""
 
 
 class StoredValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -76,6 +81,8 @@ class StoreMember(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     version: str
     leads: bool
+    warning: str = ""
+    """A sentence for people about a member that should be upgraded, or that is passed over."""
 
 
 class LogStore(Protocol):
@@ -117,6 +124,10 @@ class LogStore(Protocol):
 
     async def members(self) -> list[StoreMember]:
         """The members that answer, of those that are known."""
+        ...
+
+    def stand_by(self) -> None:
+        """From now on the engine is asked again if it does not accept this client any more."""
         ...
 
     async def free_history(self) -> None:

@@ -55,6 +55,8 @@ class Upkeep:
     ) -> None:
         self.log_bytes_min = CHECKPOINT_LOG_BYTES_MIN
         self.room = Room.AMPLE
+        self.warnings: tuple[str, ...] = ()
+        """What is wrong with members of the store, a sentence each."""
         self.reading: Final = asyncio.Lock()
         """Held while the state at MM is read: a compaction waits for it."""
         self._log = shared
@@ -75,6 +77,7 @@ class Upkeep:
     async def run(self) -> NoReturn:
         """A round each LOG_UPKEEP_NS. Raises `Corrupt`."""
         while True:
+            await self._look_at_members()
             await self._clock.sleep_until(self._clock.now_ns() + LOG_UPKEEP_NS)
             fence = self._fence()
             if fence is None:
@@ -95,6 +98,15 @@ class Upkeep:
         await self._delete_orphans(fence)
         await self._trim()
         await self._checkpoint(fence)
+
+    async def _look_at_members(self) -> None:
+        """Notes what is wrong with them. Every coordinator does, so that each one that begins to lead knows it."""
+        with contextlib.suppress(Definite, Indefinite):
+            found = tuple(one.warning for one in await self._log.store.members() if one.warning)
+            for warning in found:
+                if warning not in self.warnings:
+                    log.warning("%s", warning)
+            self.warnings = found
 
     # ------------------------------------------------------------ the quota
 

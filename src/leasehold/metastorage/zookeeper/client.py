@@ -23,8 +23,8 @@ from kazoo.protocol.states import ZnodeStat
 from leasehold.errors import BadSettings
 from leasehold.limits.log import STORE_TRY_NS
 from leasehold.metastorage.access import StoreAccess
-from leasehold.metastorage.log.store import StoreUnsuitable
-from leasehold.metastorage.tries import MemberTurns, TryFailed
+from leasehold.metastorage.log.store import OtherStore, StoreDenied
+from leasehold.metastorage.tries import Decline, MemberTurns, TryFailed
 from leasehold.metastorage.zookeeper.connection import ZooKeeperConnection, ZooKeeperLogin
 from leasehold.metastorage.zookeeper.releases import check_release
 from leasehold.metastorage.zookeeper.shared_run import SharedRun
@@ -90,14 +90,19 @@ class ZooKeeperClient:
         """As `follow`, but hides every fault, until the client is closed."""
         return self._turns.watch(lambda: self.follow(path))
 
-    async def statuses(self) -> list[tuple[str, ZooKeeperStatus]]:
-        """The endpoints that answer, each with what its member tells. Raises `Unreachable` if none does."""
-        self._turns.check_open()
-        told = await asyncio.gather(*(self._look(one.address) for one in self._turns.all))
-        found = [(address, status) for address, status in told if not isinstance(status, str)]
-        if not found:
-            raise self._turns.unreachable({address: str(why) for address, why in told})
+    async def members(self) -> tuple[dict[str, ZooKeeperStatus], dict[str, Decline]]:
+        """What each member that answers tells, and why others are passed over, by their addresses. Raises as `read` if
+        none answers."""
+        found = await self._turns.ask_each(self._look)
+        connections = [one.connection for one in self._turns.all]
+        if self._cluster is not None and any(one is not None and not one.is_known for one in connections):
+            # One without the root was perhaps asked before another one told of it.
+            found = await self._turns.ask_each(self._look)
         return found
+
+    def stand_by(self) -> None:
+        """As `LogStore.stand_by`."""
+        self._turns.stand_by()
 
     async def close(self) -> None:
         """Ends all connections; idempotent."""
@@ -108,6 +113,16 @@ class ZooKeeperClient:
     # ------------------------------------------------------------ one member
 
     async def _try(
+        self, endpoint: _Endpoint, action: Callable[[ZooKeeperConnection], Awaitable[A]], *, confirmed: bool
+    ) -> A:
+        try:
+            return await self._connected(endpoint, action, confirmed=confirmed)
+        except StoreDenied:
+            if endpoint.connection is not None:
+                endpoint.connection.sever()  # the next one logs in with the password as it is then
+            raise
+
+    async def _connected(
         self, endpoint: _Endpoint, action: Callable[[ZooKeeperConnection], Awaitable[A]], *, confirmed: bool
     ) -> A:
         try:
@@ -136,12 +151,14 @@ class ZooKeeperClient:
         endpoint.connection = connection
         await connection.open()
 
-    async def _look(self, address: str) -> tuple[str, ZooKeeperStatus | str]:
-        """What a member tells, or why it does not."""
-        try:
-            return address, await ask_status(address, self._context, timeout_ns=self._try_ns)
-        except TryFailed as failed:
-            return address, failed.reason
+    async def _look(self, endpoint: _Endpoint) -> ZooKeeperStatus:
+        """What a member tells that may be asked."""
+
+        async def is_asked(_: ZooKeeperConnection) -> None:
+            """It may be."""
+
+        await self._try(endpoint, is_asked, confirmed=False)
+        return await ask_status(endpoint.address, self._context, timeout_ns=self._try_ns)
 
     def _is_known(self, address: str, root: ZnodeStat | None) -> bool:
         """Whether the root shows that the member belongs to the cluster that was met first; nobody knows while it has
@@ -152,7 +169,7 @@ class ZooKeeperClient:
         first, known = self._cluster = self._cluster or (address, told)
         if told != known:
             text = f"ZooKeeper at {address} belongs to another cluster than ZooKeeper at {first} did"
-            raise StoreUnsuitable(text, hint="name endpoints of one cluster of ZooKeeper only")
+            raise OtherStore(text, hint="name endpoints of one cluster of ZooKeeper only")
         return True
 
 

@@ -52,10 +52,14 @@ def failure(address: str, error: BaseException) -> LeaseholdError | TryFailed:
 
 
 @contextlib.contextmanager
-def connecting() -> Generator[None]:
-    """Around a connection that is made: its errors become `TryFailed`."""
+def connecting(address: str) -> Generator[None]:
+    """Around a connection that is made to a member: its errors become `TryFailed`, or `StoreUnsuitable` where no
+    connection will ever stand."""
     try:
         yield
+    except ssl.SSLCertVerificationError as error:
+        text = f"the certificate of ZooKeeper at {address} is not accepted: {error.verify_message}"
+        raise StoreUnsuitable(text, hint="check meta_ca, and the certificate of that member") from error
     except (OSError, EOFError, ValueError) as error:
         raise TryFailed(why_not_connected(error), may_happen=False) from error
 

@@ -10,10 +10,9 @@
 The faults are ZOOKEEPER-3642, ZOOKEEPER-4925 and ZOOKEEPER-4785.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
-from leasehold.metastorage.log.store import StoreMember, StoreUnsuitable
+from leasehold.metastorage.log.store import StoreUnsuitable
 from leasehold.metastorage.releases import parse_release
 
 _OLDEST: Final = (3, 6, 0)
@@ -33,10 +32,10 @@ def check_release(address: str, version: str) -> None:
         raise StoreUnsuitable(f"ZooKeeper {version} at {address} can lose what it holds", hint=_HINT)
 
 
-def release_warnings(members: Iterable[StoreMember]) -> tuple[str, ...]:
-    """A line for each member that should be upgraded."""
-    lines = ((member, _warning(member.version)) for member in members)
-    return tuple(f"ZooKeeper {one.version} at {one.address} {why}" for one, why in lines if why)
+def release_warning(address: str, version: str) -> str:
+    """A sentence about a member that should be upgraded, empty for another one."""
+    why = _warning(version)
+    return f"ZooKeeper {version} at {address} {why}" if why else ""
 
 
 def _warning(version: str) -> str | None:

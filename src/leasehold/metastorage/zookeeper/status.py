@@ -32,7 +32,7 @@ async def ask_status(address: str, context: ssl.SSLContext | None, *, timeout_ns
     """Raises `TryFailed` if nobody answers, or a member that has no quorum; `StoreUnsuitable` if it is no ZooKeeper."""
     try:
         async with asyncio.timeout(timeout_ns / SECOND_NS):
-            with connecting():
+            with connecting(address):
                 answer = await _srvr(address, context)
     except TimeoutError as error:
         raise TryFailed("no answer in time", may_happen=False) from error

@@ -18,9 +18,11 @@ from leasehold.limits.zookeeper import (
     ZOOKEEPER_SWAP_TRIES_MAX,
 )
 from leasehold.metastorage.log.store import StoreDenied, StoredValue, StoreMember, StoreSize, StoreUnsuitable, Swap
+from leasehold.metastorage.tries import passed_over
 from leasehold.metastorage.zookeeper.client import ZooKeeperClient
 from leasehold.metastorage.zookeeper.connection import ZooKeeperConnection
 from leasehold.metastorage.zookeeper.layout import Layout, group_of
+from leasehold.metastorage.zookeeper.releases import release_warning
 from leasehold.metastorage.zookeeper.transaction import (
     Create,
     Rejected,
@@ -92,9 +94,7 @@ class ZooKeeperStore:
         path = f"{self._layout.quota}/zookeeper_stats"
         found = await self._client.read(lambda one: _value(one, path))
         if found is None:
-            try:
-                await self._client.write(self._count)
-            except StoreDenied:
+            if not await self._client.write(self._count):
                 return StoreSize(used_bytes=0, quota_bytes=None, is_full=False)
             found = await self._client.read(lambda one: _value(one, path))
         told = None if found is None else _STATISTICS.match(found.value)
@@ -104,10 +104,22 @@ class ZooKeeperStore:
         return StoreSize(used_bytes=used_bytes, quota_bytes=self._quota_bytes, is_full=False)
 
     async def members(self) -> list[StoreMember]:
-        return [
-            StoreMember(name=address, address=address, version=status.version, leads=status.leads)
-            for address, status in await self._client.statuses()
+        found, declines = await self._client.members()
+        members = [
+            StoreMember(
+                name=address,
+                address=address,
+                version=status.version,
+                leads=status.leads,
+                warning=release_warning(address, status.version),
+            )
+            for address, status in found.items()
         ]
+        return members + [passed_over(address, why) for address, why in declines.items()]
+
+    def stand_by(self) -> None:
+        """As `LogStore.stand_by`."""
+        self._client.stand_by()
 
     async def free_history(self) -> None:
         """There is none."""
@@ -175,11 +187,16 @@ class ZooKeeperStore:
 
         return await self._client.read(look)
 
-    async def _count(self, connection: ZooKeeperConnection) -> None:
+    async def _count(self, connection: ZooKeeperConnection) -> bool:
+        """Whether ZooKeeper counts from now on."""
         quota = self._layout.quota
         nodes = {quota: b"", f"{quota}/zookeeper_limits": _NO_LIMIT, f"{quota}/zookeeper_stats": _NOTHING}
-        for path, value in nodes.items():
-            await connection.transact([Create(path, value)])  # which may be there
+        try:
+            for path, value in nodes.items():
+                await connection.transact([Create(path, value)])  # which may be there
+        except StoreDenied:
+            return False
+        return True
 
     def _strange(self) -> StoreUnsuitable:
         text = f"ZooKeeper holds nodes of another program below {self._layout.root}"

@@ -251,8 +251,12 @@ async def test_members_are_asked_where_they_say_that_they_listen() -> None:
         asked.scripts[MEMBER_LIST] = answer
         etcd = client((address,))
         await etcd.read(RANGE, GET)
-        found = [(member.name, at, status.version) for member, at, status in await etcd.members()]
+        found = [(member.name, at, status.version) for member, at, status in (await etcd.members())[0]]
         assert found == [("m1", address, "3.6.14"), ("m2", hidden_at, "3.6.1")]
+        hidden.status = msgspec.structs.replace(hidden.status, version="3.5.4")
+        members, declines = await etcd.members()
+        assert [member.name for member, _, _ in members] == ["m1"]
+        assert {at: type(decline) for at, decline in declines.items()} == {hidden_at: StoreUnsuitable}
         await etcd.close()
 
 

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import LeaseholdError, Refused
+from leasehold.errors import BadSettings, LeaseholdError, Refused
 from leasehold.metastorage.etcd.statuses import TokenRefused, failure
 from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuitable
 from leasehold.metastorage.tries import TryFailed
@@ -46,6 +46,31 @@ def test_what_surely_never_happens(code: Code, details: str, kind: type, error_c
     assert isinstance(found, LeaseholdError)
     assert type(found) is kind
     assert found.code is error_code
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ("Tls handshake failed: CERTIFICATE_VERIFY_FAILED: certificate has expired", "has expired"),
+        ("Tls handshake failed: CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate", "is not one of"),
+        ("Tls handshake failed: Hostname Verification Check failed.", "is of another host"),
+        ("Tls handshake failed: SSL_ERROR_SSL: WRONG_VERSION_NUMBER", "does not speak TLS"),
+        ("Failed parsing HTTP/2 (Expected SETTINGS frame as the first frame, got frame type 80)", "is not etcd"),
+    ],
+)
+def test_a_connection_that_will_never_stand(details: str, words: str) -> None:
+    found = failure("h1:2379", Code.UNAVAILABLE, f"failed to connect to all addresses; last error: {details}")
+    assert isinstance(found, StoreUnsuitable)
+    assert words in found.text
+    assert "h1:2379" in found.text
+    assert found.hint
+
+
+def test_files_that_are_of_no_use_for_TLS() -> None:
+    details = "failed to connect to all addresses; last error: Failed to create security handshaker."
+    found = failure("h1:2379", Code.UNAVAILABLE, details)
+    assert isinstance(found, BadSettings)
+    assert "meta_ca" in found.text
 
 
 @pytest.mark.parametrize(
@@ -97,16 +122,6 @@ def test_what_did_not_happen_at_this_member(code: Code, details: str, reason: st
             Code.UNAVAILABLE,
             "failed to connect to all addresses; last error: ipv4:127.0.0.1:1: Failed to connect (Connection refused)",
             "nothing listens there (connection refused)",
-        ),
-        (
-            Code.UNAVAILABLE,
-            "Ssl handshake failed: SSL_ERROR_SSL: error:1000007d: CERTIFICATE_VERIFY_FAILED: certificate has expired",
-            "its certificate has expired",
-        ),
-        (
-            Code.UNAVAILABLE,
-            "Ssl handshake failed: SSL_ERROR_SSL: error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER",
-            "it does not speak TLS",
         ),
         (Code.INTERNAL, "", "no answer (INTERNAL)"),
         (Code.RESOURCE_EXHAUSTED, "CLIENT: Received message larger than max (2 vs. 1)", "its answer is too large"),
