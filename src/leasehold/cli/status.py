@@ -75,6 +75,8 @@ def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[Sh
             "WARNING: anyone who can reach the coordinator's port may join as a node and copy all data: it has no"
             " cluster key (start it with --cluster-key FILE)"
         )
+    for warning in status.store_warnings:
+        say(f"WARNING: {warning}")
     if status.clock_ahead_ns:
         ahead = render_duration(status.clock_ahead_ns // SECOND_NS * SECOND_NS)
         say(
@@ -130,6 +132,7 @@ def _as_json(status: ClusterStatus) -> dict[str, Any]:
         "segments_short": status.segments_short,
         "segments_lost": status.segments_lost,
         "clock_ahead_s": status.clock_ahead_ns // SECOND_NS,
+        "store_warnings": list(status.store_warnings),
         "nodes": [
             {
                 "id": node.id,

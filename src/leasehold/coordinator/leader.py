@@ -143,6 +143,7 @@ class Leader:
             join_wait_ns=self._registration.join_wait_ns,
             anybody_may_join=self._membership.anybody_may_join,
             coordinators=self._roster.rows,
+            store_warnings=lambda: storage.warnings,
         )
         self._reports.on_lacked = self._repair.copies.lacks
         self._procedures = Procedures(

@@ -245,3 +245,12 @@ def test_a_cluster_that_anybody_may_join_is_warned_of_with_what_to_do(capsys: py
     assert json.loads(capsys.readouterr().out)["anybody_may_join"] is True
     show_status(STATUS, Output.TABLE)
     assert "WARNING" not in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_members_of_the_store_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    status = msgspec.structs.replace(STATUS, store_warnings=("etcd 3.4.1 is old", "etcd 3.5.4 is passed over"))
+    show_status(status, Output.TABLE)
+    told = capsys.readouterr().out.splitlines()
+    assert told[1:3] == ["WARNING: etcd 3.4.1 is old", "WARNING: etcd 3.5.4 is passed over"]
+    show_status(status, Output.JSON)
+    assert json.loads(capsys.readouterr().out)["store_warnings"] == list(status.store_warnings)

@@ -32,6 +32,7 @@ class Overview:
         join_wait_ns: Callable[[NodeId, int], int],
         anybody_may_join: bool,
         coordinators: Callable[[Catalog, int], Rows],
+        store_warnings: Callable[[], tuple[str, ...]],
     ) -> None:
         self._leasing = leasing
         self._sessions = sessions
@@ -43,6 +44,7 @@ class Overview:
         self._join_wait_ns = join_wait_ns
         self._anybody_may_join = anybody_may_join
         self._coordinators = coordinators
+        self._store_warnings = store_warnings
 
     def answer(self, question: CatalogQuestion | ShowNodes | ShowCoordinators, catalog: Catalog, now_ns: int) -> Rows:
         """The rows of a SHOW or DESCRIBE. A question that `is_large` may run on another thread."""
@@ -68,6 +70,7 @@ class Overview:
             lacked=() if found is None else segments_lacked(found),
             disks_full=self._sessions.disks_full(),
             session_ends=self._sessions.ends(),
+            store_warnings=self._store_warnings(),
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:

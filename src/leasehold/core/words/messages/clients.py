@@ -190,6 +190,8 @@ class ClusterStatus(BaseMessage, frozen=True, kw_only=True, tag="cluster-status/
     clock_ahead_ns: int = 0
     """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step
     (`core.data.wallclock`)."""
+    store_warnings: tuple[str, ...] = ()
+    """What is wrong with members of the store that coordinators share, a sentence each."""
 
 
 class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):
