@@ -6,6 +6,7 @@ from tests.mutants.patch import Edit
 FAULTS = "tests/scenarios/test_replicated_log.py"
 REPLICAS = "tests/scenarios/test_replicas_of_a_log.py"
 ETCD_CLIENT = "tests/unit/metastorage/etcd/test_etcd_client.py"
+DECLINED = "tests/unit/coordinator/test_declined.py"
 LEADERSHIP = "tests/unit/core/log/test_leadership.py"
 
 MUTANTS = (
@@ -86,5 +87,13 @@ MUTANTS = (
         edits=(Edit("Isolation.due_ns", "2**self._steps_aside", "10**9"),),
         hunters=("tests/sim/test_leaders.py::test_a_leader_that_nobody_reaches_steps_aside_for_one_that_is_reached",),
         unseen="random faults seldom cut a leader off from everybody but the store for long enough",
+    ),
+    Mutant(
+        name="a coordinator that serves ends when its store denies it",
+        invariant="INV-DDL-1",
+        rule="what a store declines makes a coordinator that serves stand by until it is let in again",
+        edits=(Edit("ReplicatedMetaStorage.open", "shared.store.stand_by()", "pass"),),
+        hunters=(f"{DECLINED}::test_a_coordinator_that_serves_stands_by_until_it_is_let_in_again",),
+        unseen="a simulated store denies nobody",
     ),
 )
