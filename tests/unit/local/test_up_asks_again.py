@@ -8,6 +8,8 @@ from leasehold.core.words.messages import ClusterFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, Term
+from leasehold.local.etcd import LocalEtcd
+from leasehold.local.members import LocalMembers
 from leasehold.local.processes import LocalCluster
 
 FACTS = ClusterFacts(cluster_id=ClusterId("c" * 32), generation=Generation(1), term=Term(2), leader=True)
@@ -43,3 +45,15 @@ def test_that_there_is_a_cluster_already_is_an_answer(tmp_path: Path) -> None:
 
     with pytest.raises(Refused, match="there is one"):
         LocalCluster(tmp_path)._led(ask, ["c1"], Waits())  # pyright: ignore[reportArgumentType, reportPrivateUsage]
+
+
+def test_a_member_of_the_store_that_has_ended_ends_the_waiting(tmp_path: Path) -> None:
+    members = LocalMembers(tmp_path)
+    members.draw(LocalEtcd(), 3)
+
+    def ask() -> ClusterFacts:
+        raise NotLeader("c1 does not lead")
+
+    with pytest.raises(Refused, match="meta-1 ended") as caught:
+        LocalCluster(tmp_path)._led(ask, ["c1"], Waits())  # pyright: ignore[reportArgumentType, reportPrivateUsage]
+    assert caught.value.code is ErrorCode.DID_NOT_START
