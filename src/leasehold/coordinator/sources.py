@@ -45,9 +45,11 @@ from leasehold.metastorage.sqlite import FILE_NAME
 from leasehold.vault.format import FILE_NAME as VAULT_FILE_NAME
 from leasehold.vault.inspect import VaultContent, content
 
-_PASSED_OVER: Final = frozenset({ErrorCode.CORRUPT, ErrorCode.NOT_A_BACKUP, ErrorCode.NOT_INITIALISED})
-"""Errors that say that a place holds no whole state. Any other one has to be mended first: what is in use, of a newer
-version or unreadable may be the newest."""
+_PASSED_OVER: Final = frozenset(
+    {ErrorCode.CORRUPT, ErrorCode.COMPACTED, ErrorCode.NOT_A_BACKUP, ErrorCode.NOT_INITIALISED}
+)
+"""Errors that say that a place holds no whole state; COMPACTED if its oldest revision is above its newest. Any other
+one has to be mended first: what is in use, of a newer version or unreadable may be the newest."""
 
 
 class SourceKind(StrEnum):

@@ -37,13 +37,13 @@ async def opened_copy(directory: Path) -> AsyncGenerator[SqliteMetaStorage]:
         _copy(path, copy)
         try:
             storage = await SqliteMetaStorage.open(copy, limits=ALL_CHECKED, kind=_kind(path, copy))
+            try:
+                yield storage
+            finally:
+                await storage.close()
         except BadDirectory as error:
             text = error.text.replace(str(copy), str(path))
             raise type(error)(text, code=error.code, hint=error.hint) from error
-        try:
-            yield storage
-        finally:
-            await storage.close()
 
 
 def _copy(path: Path, copy: Path) -> None:

@@ -249,7 +249,10 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
             raise Corrupt(
                 f"a key of a newer version: {change.key!r}", hint="run the same version of leasehold on all machines"
             )
-        apply(Draft(self, fields), rest, change.value)
+        try:
+            apply(Draft(self, fields), rest, change.value)
+        except ValueError as error:
+            raise Corrupt(f"a key that names nothing: {change.key!r}") from error
 
 
 def live_fields(table: TableRecord) -> tuple[Field, ...]:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leasehold.core.catalog.apply import COLLECTIONS
 from leasehold.core.catalog.catalog import Catalog, Diverged, field_named, live_fields
 from leasehold.core.catalog.plan import put
 from leasehold.core.data.commit import abort_transaction, commit_transaction, open_transaction
@@ -18,6 +19,7 @@ from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.core.words.records import DatabaseRecord, HorizonRecord, UseState
 from leasehold.core.words.statements import TableName
 from leasehold.errors import Corrupt, NotFound, Refused
+from leasehold.ids import Revision
 from tests.unit.core.catalog_words import (
     Ground,
     add,
@@ -269,3 +271,11 @@ def test_what_can_not_be_understood_is_corrupt_and_changes_nothing(change):
     with pytest.raises(Corrupt):
         catalog.changed((put(keys.node(1), node(1, incarnation=9)), change))
     assert catalog == Ground().catalog
+
+
+@pytest.mark.parametrize("prefix", sorted(COLLECTIONS))
+@pytest.mark.parametrize("rest", [b"00000\xff0001", b"\xff", b"0000000001/00000/\xff"])
+def test_a_key_with_a_wrong_bit_is_damage(prefix: bytes, rest: bytes) -> None:
+    """A person is then told which place to leave out, instead of reading a traceback."""
+    with pytest.raises(Corrupt):
+        Catalog.restored(Revision(1), GENESIS, [Change(b"c/%s/%s" % (prefix, rest), b"value")])
