@@ -34,13 +34,14 @@ class BackupFile:
 def backup_file(target: Path, *, force: bool) -> Generator[BackupFile]:
     """A file that becomes `target` at the end of the block, unless an error ends it. With `force` it replaces a file
     there. Raises `AlreadyExists`, and `Refused` with code NOT_WRITTEN."""
-    if target.is_dir() or (os.path.lexists(target) and not force):
+    if os.path.lexists(target) and not (force and target.is_file()):
         raise _exists(target)
     with named_when_whole(target, exists=_exists, hint="choose another file", replaces=force) as unnamed:
         yield BackupFile(*unnamed)
 
 
 def _exists(target: Path) -> AlreadyExists:
-    if target.is_dir():
-        return AlreadyExists(f"{target} is a directory", hint="name a file")
+    if not target.is_file():
+        what = "is a directory" if target.is_dir() else "exists and is not a file"
+        return AlreadyExists(f"{target} {what}", hint="choose another name")
     return AlreadyExists(f"{target} already exists", hint="choose another name, or replace it with --force")

@@ -54,6 +54,21 @@ def test_a_file_is_replaced_by_force_alone(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_only_a_file_is_replaced(tmp_path: Path, force: bool) -> None:
+    """For root the file would also take the place of a device, such as /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with (
+            pytest.raises(AlreadyExists, match="is not a file") as raised,
+            backup_file(tmp_path / name, force=force),
+        ):
+            raise AssertionError("it is refused before")
+        assert "--force" not in raised.value.hint
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
     with pytest.raises(AlreadyExists), backup_file(tmp_path / "b", force=False) as out:
         out.write(b"mine")
