@@ -5,16 +5,20 @@ from pathlib import Path
 import pytest
 
 from leasehold.error_codes import ErrorCode
+from leasehold.errors import Unreachable
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
 from leasehold.metastorage.log.storage import ReplicatedMetaStorage
+from leasehold.testing.requests import RequestFate, undisturbed
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from tests.conformance.move_suite import MoveFaultSuite
 from tests.conformance.move_words import (
     MemoryLogPlace,
+    coordinator_error,
     fill,
     moved,
+    opened,
     refusal,
 )
 
@@ -58,3 +62,30 @@ class TestLogToLog(MoveFaultSuite):
         for store, code in ((source.store(), ErrorCode.META_MOVED), (target.store(), ErrorCode.OTHER_LOG)):
             error = await refusal(ReplicatedMetaStorage.open(Log(store), place, BoottimeClock(), SystemEntropy()))
             assert error.code == code
+
+    async def test_a_run_beside_another_never_keeps_a_move_from_being_finished(
+        self, source: MemoryLogPlace, target: MemoryLogPlace
+    ) -> None:
+        """Two runs at once: one has filled the target when the other reserves it, and then marks the source. The other
+        one ends before it sees that."""
+        second = MemoryLogPlace(target.directory / "second", target.where, target.kept)
+
+        async def crash(request: str) -> RequestFate:
+            if request.startswith("swap chunk/"):
+                raise Unreachable("the second run ends here")
+            return RequestFate.ANSWERED
+
+        async def overtaken(request: str) -> RequestFate:
+            if request.startswith("swap log/head"):  # the mark
+                source.before = undisturbed
+                second.before = crash
+                assert (await refusal(moved(source, second))).code == ErrorCode.UNREACHABLE
+            return RequestFate.ANSWERED
+
+        source.before = overtaken
+        assert (await refusal(moved(source, target))).code == ErrorCode.RUNNING
+        assert (await coordinator_error(source)).code == ErrorCode.META_MOVED
+        assert (await coordinator_error(target)).code == ErrorCode.META_UNFINISHED
+        await moved(source, target)
+        async with opened(target) as storage:
+            assert (await storage.status()).cluster_id is not None

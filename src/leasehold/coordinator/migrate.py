@@ -111,7 +111,8 @@ def _check_places(source: MoveSource, target: MoveTarget, found: TargetState, ma
         return
     if mark.is_finished or (found.id != mark.id and mark.to != target.where):
         raise moved(source.where, mark)
-    if found.id not in {None, mark.id}:
+    # Another run of this move may have reserved the target. It can't mark the source any more, so it never finishes.
+    if found.stage is MoveStage.WHOLE and found.id not in {None, mark.id}:
         raise target.taken()
 
 

@@ -207,7 +207,7 @@ class LogMoveTarget(PatientClient):
         if await self.surely(lambda: self._log.store.swap(Swap(unchanged={HEAD: version}, puts=puts))) is None:
             head = await self.surely(lambda: self._log.store.get(HEAD))
             if head is None or head.value != puts[HEAD]:  # else an earlier try has happened
-                raise self.taken()
+                raise _another()
 
     def taken(self) -> MetaStorageExists:
         return log_exists()
