@@ -114,6 +114,15 @@ class TestFile(RestoreSuite):
             await saved.restore(ground.target())
         assert (ground.directory / f"{FILE_NAME}-wal").read_bytes() == b"of another file"
 
+    async def test_a_link_to_a_disk_that_is_not_mounted_is_a_meta_storage(
+        self, saved: Saved, ground: FileGround, tmp_path: Path
+    ) -> None:
+        ground.directory.mkdir()
+        (ground.directory / FILE_NAME).symlink_to(tmp_path / "not mounted" / FILE_NAME)
+        with pytest.raises(LeaseholdError, match="meta storage in"):
+            await saved.restore(ground.target())
+        assert (ground.directory / FILE_NAME).is_symlink()
+
     async def test_a_crash_at_any_page_leaves_no_meta_storage(
         self, saved: Saved, ground: FileGround, tmp_path: Path
     ) -> None:

@@ -16,6 +16,7 @@ history begins one revision later, with the new generation. A node at the last r
 cluster record has the hash of what it must hold. A node before it takes a snapshot.
 """
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -93,7 +94,8 @@ def sources_at(path: Path) -> list[RecoverySource]:
 
 def _directory(path: Path) -> Iterator[RecoverySource]:
     for name, kind in ((FILE_NAME, SourceKind.COORDINATOR), (VAULT_FILE_NAME, SourceKind.NODE)):
-        if (path / name).exists() or (path / f"{name}-wal").exists():
+        # A link to a disk that is not mounted counts: what is there may be the newest.
+        if os.path.lexists(path / name) or (path / f"{name}-wal").exists():
             yield RecoverySource(path, kind)
 
 

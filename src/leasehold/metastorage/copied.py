@@ -4,6 +4,7 @@ The lock is taken, not written. The file and its log are copied to a temporary d
 beside them. All of the copy is checked when it is opened.
 """
 
+import os
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -47,11 +48,17 @@ async def opened_copy(directory: Path) -> AsyncGenerator[SqliteMetaStorage]:
 
 
 def _copy(path: Path, copy: Path) -> None:
+    if not os.path.lexists(path):
+        raise Corrupt(
+            f"{path} is damaged: its log exists, but the file does not", hint="name another directory or backup"
+        )
     try:
-        for suffix in ("", "-wal"):
-            one = path.with_name(path.name + suffix)
-            if one.exists():
-                shutil.copyfile(one, copy.with_name(copy.name + suffix))
+        # SQLite keeps the log beside the file that a link points to.
+        file = path.resolve()
+        log = file.with_name(f"{file.name}-wal")
+        shutil.copyfile(file, copy)
+        if log.exists():
+            shutil.copyfile(log, copy.with_name(f"{copy.name}-wal"))
     except OSError as error:
         if error.errno in NO_SPACE:
             raise no_room(path) from error

@@ -1,5 +1,6 @@
 """Where a restored state goes: a port, and the file of a coordinator that shares its meta storage with nobody."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
@@ -83,11 +84,11 @@ class FileTarget:
 
     def is_empty(self) -> bool:
         """Whether there is neither a file nor the log of one."""
-        return not any(map(Path.exists, self._files()))
+        return not any(map(os.path.lexists, self._files()))  # a link to a disk that is not mounted counts
 
     def taken(self) -> MetaStorageExists:
         """The error for a directory that is not empty."""
-        names = ", ".join(path.name for path in self._files() if path.exists())
+        names = ", ".join(path.name for path in self._files() if os.path.lexists(path))
         return MetaStorageExists(
             f"there is a meta storage in {self.path.parent} already: {names}",
             hint="choose another --dir; if its meta storage is not needed, move all of the directory away",

@@ -19,7 +19,7 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import MetaMoveRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, LeaseholdError, NotFound
-from leasehold.ids import EntryId, NodeId, ObjectId
+from leasehold.ids import EntryId, ObjectId
 from leasehold.limits.membership import GENERATION_GAP
 from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.limits.vault import VAULT_FORMAT_VERSION
@@ -233,41 +233,6 @@ async def test_what_is_damaged_is_passed_over_and_said(
     assert (await ground.recover(newer, older)).taken == older
 
 
-async def compact_all(place: Path) -> None:
-    """Makes the newest revision the oldest one."""
-    storage = await SqliteMetaStorage.open(place / FILE_NAME)
-    await storage.compact((await storage.status()).latest)
-    await storage.close()
-
-
-async def test_a_wrong_bit_in_a_key_that_no_history_covers_is_passed_over(
-    ground: RecoveryGround, tmp_path: Path
-) -> None:
-    newer = await make("coordinator", tmp_path / "newer", more=5)
-    older = await make("backup", tmp_path / "older")
-    await compact_all(newer.path)
-    with closing(sqlite3.connect(newer.path / FILE_NAME)) as file, file:
-        file.execute("UPDATE kv SET key = ? WHERE key = ?", (b"c/node/000000000q", keys.node(NodeId(1))))
-    assert (await ground.recover(newer, older)).taken == older
-
-
-async def test_an_oldest_revision_above_the_newest_one_is_damage(ground: RecoveryGround, tmp_path: Path) -> None:
-    newer = await make("coordinator", tmp_path / "newer", more=5)
-    older = await make("backup", tmp_path / "older")
-    with closing(sqlite3.connect(newer.path / FILE_NAME)) as file, file:
-        file.execute("UPDATE state SET minimum = minimum + 1000")
-    assert (await ground.recover(newer, older)).taken == older
-
-
-async def test_an_error_in_a_copy_names_the_place(ground: RecoveryGround, tmp_path: Path) -> None:
-    """The copy is in a temporary folder, which is gone when a person reads the error."""
-    source = await make("coordinator", tmp_path / "place")
-    with closing(sqlite3.connect(source.path / FILE_NAME)) as file, file:
-        file.execute("ALTER TABLE kv RENAME COLUMN version TO versioo")
-    error = await ground.refused(source)
-    assert error.text.startswith(f"{source.path / FILE_NAME} can't be used")
-
-
 @pytest.mark.parametrize("kind", ["coordinator", "replica", "node"])
 async def test_a_disk_without_room_for_a_copy_is_never_taken_for_damage(kind: str, tmp_path: Path) -> None:
     source = await make(kind, tmp_path / "place", more=20)
@@ -300,12 +265,6 @@ async def test_a_vault_without_its_log_goes_less_far_and_is_whole(ground: Recove
     done = await ground.recover(*(RecoverySource(one, SourceKind.NODE) for one in (without, with_log)))
     assert done.taken.path == with_log
     assert [one.facts.end.revision for one in ground.examined if one.facts] == [latest - 1, latest]
-
-
-async def test_a_log_without_its_vault_is_damage(ground: RecoveryGround, tmp_path: Path) -> None:
-    (tmp_path / "node").mkdir()
-    (tmp_path / "node" / "vault.db-wal").write_bytes(b"log")
-    assert (await ground.refused(*sources_at(tmp_path / "node"))).code == ErrorCode.NOTHING_WHOLE
 
 
 async def test_a_place_that_holds_no_cluster_yet_is_not_whole(ground: RecoveryGround, tmp_path: Path) -> None:
