@@ -144,5 +144,7 @@ def test_what_can_not_be_recovered_is_left_as_it_is(tmp_path: Path) -> None:
     (empty / "meta.db").write_bytes(b"no database" * 1000)
     assert leasehold("recover", "--dir", str(empty)).code == 3
     assert (empty / "meta.db").read_bytes() == b"no database" * 1000
+    other = leasehold("recover", "--dir", str(empty), "--timeout", "1s", LEASEHOLD_META="etcd://127.0.0.1:1/x")
+    other.refused(2, "BAD_SETTINGS", "LEASEHOLD_META")
     for words in (("--longest-lease", "soon"), ("--longest-lease", "2h")):
         assert leasehold("recover", "--dir", str(empty), *words).code == 2

@@ -1,5 +1,6 @@
 """A generation that a command begins: where and when, how long leases of the lost state may last, what to do next."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,11 +16,17 @@ from leasehold.wire.clock import BoottimeClock
 
 def named_place(given: Mapping[str, object], what: str) -> CoordinatorConfig:
     """The configuration of the coordinators that go on: with `dir`, or with `meta`. Raises `BadSettings` where neither
-    says `what`."""
+    says `what`, or a variable names a store beside a directory: a person who types --dir means that."""
     if given["dir"] is None and given["meta"] is None:
         raise BadSettings(
             f"it is not said {what}",
             hint="give --dir for a coordinator with a file of its own, or --meta for a store that several share",
+        )
+    typed_dir = given["dir"] is not None and str(given["dir"]) != os.environ.get("LEASEHOLD_COORDINATOR_DIR")
+    if typed_dir and given["meta"] is not None and given["meta"] == os.environ.get("LEASEHOLD_META"):
+        raise BadSettings(
+            "--dir names a directory, and LEASEHOLD_META a store",
+            hint="unset LEASEHOLD_META for the directory, or leave out --dir for the store",
         )
     return coordinator_config(None, {**given, "dir": given["dir"] or Path()})
 
