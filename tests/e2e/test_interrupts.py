@@ -128,3 +128,38 @@ sys.meta_path.insert(0, Finder())
         run = "from leasehold.cli.entry import main; main()"
     ended = subprocess.run([sys.executable, "-c", program + run], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+BACKUP_INTERRUPTED = """
+import os, signal, sys
+from contextlib import contextmanager
+from pathlib import Path
+from leasehold.cli import backup_file
+from leasehold.cli.entry import end_quietly_on_interrupt
+from leasehold.cli.output import Output
+
+end_quietly_on_interrupt()
+where, file = sys.argv[1:]
+
+class Cluster:
+    def backup(self, out, on_progress):
+        out.write(b"hashes")
+
+@contextmanager
+def connected(*_, **__):
+    if where == "prompt":
+        signal.raise_signal(signal.SIGINT)
+    yield Cluster()
+
+backup_file.connected = connected
+os.fsync = lambda _: signal.raise_signal(signal.SIGINT)
+backup_file.write_backup(Path("c"), None, Path(file), force=False, timeout=None, output=Output.TABLE)
+"""
+
+
+@pytest.mark.parametrize("where", ["prompt", "sync"])
+def test_a_backup_leaves_no_file_wherever_it_is_interrupted(where: str, tmp_path: Path) -> None:
+    """While a password is typed, and while the file is synced to the disk."""
+    words = [sys.executable, "-c", BACKUP_INTERRUPTED, where, str(tmp_path / "backup")]
+    assert subprocess.run(words, check=False, timeout=60).returncode == 130
+    assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from leasehold.cli.entry import EXIT_INTERRUPTED
 from leasehold.cli.interrupt import ended_by
 from leasehold.cli.login import connected
 from leasehold.cli.output import KeysLine, Output, note, show_answer
-from leasehold.client.backup import backup_file
+from leasehold.client.backup import BackupFile, backup_file
 from leasehold.client.coordinators import Coordinators
 
 
@@ -14,17 +14,17 @@ def write_backup(
     directory: Path, user: str | None, file: Path, *, force: bool, timeout: str | None, output: Output
 ) -> None:
     """Raises `AlreadyExists`, `Refused` (NOT_WRITTEN), and as `Coordinators.backup`."""
-    with backup_file(file, force=force) as out:
+    begun: list[BackupFile] = []
 
-        def end() -> int:
-            out.give_up()
-            return EXIT_INTERRUPTED
+    def end() -> int:
+        for one in begun:
+            one.give_up()
+        return EXIT_INTERRUPTED
 
-        with (
-            connected(Coordinators, directory, user, timeout=timeout) as cluster,
-            ended_by(end),
-            KeysLine("read") as line,
-        ):
+    # To the end of the file, since it is synced to disk last.
+    with ended_by(end), backup_file(file, force=force) as out:
+        begun.append(out)
+        with connected(Coordinators, directory, user, timeout=timeout) as cluster, KeysLine("read") as line:
             facts = cluster.backup(out, line.update)
     size_bytes = file.stat().st_size
     cluster_id, end_of = facts.cluster.cluster_id, facts.end
