@@ -22,6 +22,7 @@ from leasehold.limits import (
     units,
     upkeep,
     vault,
+    zookeeper,
 )
 
 assert lease.LEASE_DURATION_MIN_NS < lease.LEASE_DURATION_NS < lease.LEASE_DURATION_MAX_NS
@@ -188,6 +189,7 @@ assert (
     etcd.ETCD_PAGE_KEYS_MAX * (log.STORE_VALUE_BYTES_MAX + messages.KEY_BYTES_MAX) + messages.KEY_BYTES_MAX
     < etcd.ETCD_ANSWER_BYTES_MAX
 )
+assert zookeeper.ZOOKEEPER_VALUES_MAX * (log.STORE_VALUE_BYTES_MAX + 1024) < zookeeper.ZOOKEEPER_ANSWER_BYTES_MAX
 assert max(etcd.ETCD_PAGE_KEYS_MAX, etcd.ETCD_DELETE_KEYS_MAX) <= etcd.ETCD_REPEATED_MAX
 assert log.LEADERSHIP_DURATION_MIN_NS < log.LEADERSHIP_DURATION_NS < log.LEADERSHIP_DURATION_MAX_NS
 assert log.LEADERSHIP_BEAT_NS * 3 < log.LEADERSHIP_DURATION_MIN_NS, "a leadership must outlast two lost beats"

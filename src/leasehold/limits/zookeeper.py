@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.units import SECOND_NS
 
 ZOOKEEPER_SESSION_NS: Final = 6 * SECOND_NS
@@ -17,11 +18,13 @@ ZOOKEEPER_SWAP_TRIES_MAX: Final = 16
 """Of one swap, where other clients create and delete nodes that it does not compare."""
 ZOOKEEPER_PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
 """A page of the store ends with the values that reach this size."""
-ZOOKEEPER_STEP: Final = 24
-"""So many requests of one operation are sent at once: values of a page, or deletions."""
+ZOOKEEPER_VALUES_MAX: Final = 24
+"""Nodes that one request reads: so many of the largest values fit in one answer."""
+ZOOKEEPER_DELETES_MAX: Final = 24
+"""Deletions of one operation that are sent at once."""
 ZOOKEEPER_NODE_BYTES: Final = 256
 """What a node takes in the heap of a member beside its value, about."""
 ZOOKEEPER_STATUS_BYTES_MAX: Final = 16 * 1024
 """Of the answer to `srvr`."""
-ZOOKEEPER_ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of one answer of a member; as ZooKeeper's own client. A value has 1 MiB at most."""
+ZOOKEEPER_ANSWER_BYTES_MAX: Final = MESSAGE_BYTES_MAX
+"""Of one answer of a member."""

@@ -12,10 +12,11 @@ from typing import Final
 from leasehold.errors import Unreachable
 from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_SWAP_BYTES_MAX, STORE_SWAP_KEYS_MAX, STORE_VALUE_BYTES_MAX
 from leasehold.limits.zookeeper import (
+    ZOOKEEPER_DELETES_MAX,
     ZOOKEEPER_NODE_BYTES,
     ZOOKEEPER_PAGE_BYTES_MAX,
-    ZOOKEEPER_STEP,
     ZOOKEEPER_SWAP_TRIES_MAX,
+    ZOOKEEPER_VALUES_MAX,
 )
 from leasehold.metastorage.log.store import StoreDenied, StoredValue, StoreMember, StoreSize, StoreUnsuitable, Swap
 from leasehold.metastorage.tries import passed_over
@@ -33,6 +34,7 @@ from leasehold.metastorage.zookeeper.transaction import (
     steps_of,
     uncompared,
 )
+from leasehold.metastorage.zookeeper.values import Found
 
 _NO_LIMIT: Final = b"count=-1,bytes=-1"
 _NOTHING: Final = b"count=0,bytes=0"
@@ -139,10 +141,10 @@ class ZooKeeperStore:
                 continue
             names = [name for name in await self._names(connection, directory, group) if name >= start]
             while names:
-                count = min(ZOOKEEPER_STEP, limit - len(found))
+                count = min(ZOOKEEPER_VALUES_MAX, limit - len(found))
                 some, names = names[:count], names[count:]
                 paths = [self._layout.node(f"{directory}/{name}") for name in some]
-                values = await asyncio.gather(*(_value(connection, path) for path in paths))
+                values = [_stored(one) for one in await connection.values(paths)]
                 there = [(name, value) for name, value in zip(some, values, strict=True) if value is not None]
                 found += there
                 size += sum(len(value.value) for _, value in there)
@@ -169,8 +171,8 @@ class ZooKeeperStore:
         path = f"{self._layout.directory(directory)}/{group}"
 
         async def delete(connection: ZooKeeperConnection) -> None:
-            for at in range(0, len(gone), ZOOKEEPER_STEP):
-                await asyncio.gather(*(connection.delete(one) for one in gone[at : at + ZOOKEEPER_STEP]))
+            for at in range(0, len(gone), ZOOKEEPER_DELETES_MAX):
+                await asyncio.gather(*(connection.delete(one) for one in gone[at : at + ZOOKEEPER_DELETES_MAX]))
             if len(gone) == len(names) and await connection.delete(path):
                 self._made.discard(path)
 
@@ -204,5 +206,8 @@ class ZooKeeperStore:
 
 
 async def _value(connection: ZooKeeperConnection, path: str) -> StoredValue | None:
-    found = await connection.get(path)
+    return _stored(await connection.get(path))
+
+
+def _stored(found: Found | None) -> StoredValue | None:
     return None if found is None else StoredValue(value=found[0], version=key_version(found[1]))

@@ -24,7 +24,7 @@ def frame(answer: bytes) -> bytes:
     return struct.pack(">i", len(answer)) + answer
 
 
-LONG = frame(bytes(16 * ZOOKEEPER_ANSWER_BYTES_MAX))
+LONG = frame(bytes(4 * ZOOKEEPER_ANSWER_BYTES_MAX))
 """No buffers of sockets take it."""
 
 
