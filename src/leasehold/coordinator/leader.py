@@ -131,7 +131,7 @@ class Leader:
             storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
         )
         self._logins = Logins(self._writer, clock, passwords, entropy)
-        self._roster = CoordinatorRoster(self._writer, clock, membership, me, leadership.term, storage.member)
+        self._roster = CoordinatorRoster(storage, self._writer, clock, membership, me, leadership.term)
         self._overview = Overview(
             self._leasing,
             self._sessions,

@@ -13,23 +13,30 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.errors import Definite
 from leasehold.ids import Revision, Term
+from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
 
 
 class CoordinatorRoster:
-    """`me` is the leader itself; `member` is the member of the store that it asks first."""
+    """`me` is the leader itself."""
 
     def __init__(
-        self, writer: Writer, clock: Clock, membership: Membership, me: CoordinatorRecord, term: Term, member: str
+        self,
+        storage: MetaStorage,
+        writer: Writer,
+        clock: Clock,
+        membership: Membership,
+        me: CoordinatorRecord,
+        term: Term,
     ) -> None:
+        self._storage = storage
         self._writer = writer
         self._clock = clock
         self._membership = membership
         self._me = me
         self._term = term
-        self._member = member
         self._reports = CoordinatorReports(clock.now_ns())
 
     async def enter(self) -> None:
@@ -70,7 +77,7 @@ class CoordinatorRoster:
 
     def _known(self, record: CoordinatorRecord, newest: Revision, now_ns: int) -> KnownCoordinator:
         if record.address == self._me.address:
-            return KnownCoordinator(record, "LEADER", self._term, newest, self._member)
+            return KnownCoordinator(record, "LEADER", self._term, newest, self._storage.member)
         heard = self._reports.last(record.address, now_ns)
         if heard is None:
             return KnownCoordinator(record, "SILENT", None, None, "")
