@@ -277,9 +277,10 @@ class NetworkCluster:
         """Runs a statement to its end."""
         return self.begin(text, id_).ended()
 
-    def query(self, text: str) -> tuple[tuple[str | int | bool | None, ...], ...]:
-        """The rows of a SHOW or DESCRIBE."""
-        answer = self._ask("sql", text=text, statement=secrets.token_hex(16)).answer()["answer"]
+    def query(self, text: str, asked: str = "") -> tuple[tuple[str | int | bool | None, ...], ...]:
+        """The rows of a SHOW or DESCRIBE, from the coordinator `asked` if it can answer."""
+        target = self.address(asked) if asked else ""
+        answer = self._ask("sql", target, text=text, statement=secrets.token_hex(16)).answer()["answer"]
         return msgspec.convert(answer, Rows).rows
 
     def status(self) -> ClusterStatus:

@@ -4,6 +4,7 @@ Each request runs on a thread of its own and ends with one line, which holds its
 Before that there may be lines with an `event`. Instants are of the machine's clock, which all namespaces share.
 """
 
+import asyncio
 import base64
 import json
 import os
@@ -16,12 +17,15 @@ import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
+from leasehold.cli.config import coordinator_config
+from leasehold.cli.shared_store import shared_store
 from leasehold.client.cluster import Cluster, connect
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.units import SECOND_NS
+from leasehold.metastorage.location import parse_location
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import HEALTH, calling, expect, reader_to, ticket, within
 
@@ -181,6 +185,19 @@ class Driver:
         assert self._traffic is not None
         traffic, self._traffic = self._traffic, None
         return traffic.stop()
+
+    def leading_members(self, request: dict[str, Any], cluster: Cluster) -> list[str]:
+        """The addresses of the members of a store that say that they lead."""
+        config = coordinator_config(None, {"dir": Path("nowhere"), "meta": request["meta"]})
+
+        async def ask() -> list[str]:
+            store = shared_store(config, parse_location(request["meta"]), BoottimeClock())
+            try:
+                return [member.address for member in await store.members() if member.leads]
+            finally:
+                await store.close()
+
+        return asyncio.run(ask())
 
     # ------------------------------------------------------------ one node
 

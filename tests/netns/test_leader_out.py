@@ -1,37 +1,49 @@
 """The leader of several coordinators can't reach the store, or nobody reaches the leader: another one leads, statements
-end with one outcome, and no node serves what was there before them."""
+end with one outcome, and no node serves what was there before them.
+
+All of it with etcd; with ZooKeeper the same, of which only a part runs every time.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.etcd_cluster import etcd_program
 from tests.netns.checks import LEADER_CHANGE_NS, check_bound, check_nothing_stale
 from tests.netns.cluster import CLIENT, now_ns
 from tests.netns.conftest import make_table
-from tests.netns.coordinators import STORE, CoordinatorsNetwork
+from tests.netns.coordinators import ENGINES, STORES, CoordinatorsNetwork
+from tests.netns.remote import wait_until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+WAYS = ("both ways", "to the store", "from the store")
 
 
-@pytest.fixture(scope="module")
-def shared(namespaces_available: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorsNetwork]:
-    etcd_program()
-    with CoordinatorsNetwork(tmp_path_factory.mktemp("leaders") / "cluster") as cluster:
+@pytest.fixture(scope="module", params=["etcd", pytest.param("zookeeper", marks=pytest.mark.long)])
+def shared(
+    namespaces_available: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CoordinatorsNetwork]:
+    with CoordinatorsNetwork(tmp_path_factory.mktemp("leaders") / "cluster", request.param) as cluster:
         cluster.run("CREATE DATABASE d")
         make_table(cluster, "d.first")
         yield cluster
 
 
-@pytest.mark.parametrize("way", ["both ways", "to the store", "from the store"])
+@pytest.mark.parametrize(
+    ("shared", "way"),
+    [
+        *(("etcd", way) for way in WAYS),
+        ("zookeeper", WAYS[0]),
+        *(pytest.param("zookeeper", way, marks=pytest.mark.long) for way in WAYS[1:]),
+    ],
+    indirect=["shared"],
+    scope="module",
+)
 def test_L4_a_leader_that_is_cut_off_from_the_store(cluster: CoordinatorsNetwork, table: str, way: str) -> None:
     """Nodes and clients still reach it."""
     old = cluster.leader()
     with cluster.scanning("node-1", table) as scanner:
-        if way != "from the store":
-            cluster.hosts.cut(old, STORE)
-        if way != "to the store":
-            cluster.hosts.cut(STORE, old)
+        cluster.cut_store_off(old, to=way != "from the store", back=way != "to the store")
         ended = cluster.run(f"ALTER TABLE {table} DROP COLUMN b")
         check_bound(ended, leader_changes=1)
         assert cluster.leader() != old
@@ -41,6 +53,34 @@ def test_L4_a_leader_that_is_cut_off_from_the_store(cluster: CoordinatorsNetwork
         cluster.heal()
         cluster.wait_until_whole()
         assert cluster.leader() != old, "it comes back by itself, and follows"
+
+
+def test_a_leader_that_is_cut_off_from_the_member_that_it_asks(cluster: CoordinatorsNetwork, table: str) -> None:
+    """Nothing but a retry is felt."""
+    leader = cluster.leader()
+    term = cluster.shown()[leader]["term"]
+    member = wait_until(lambda: cluster.member_of(leader))
+    cluster.hosts.cut_both_ways(leader, member)
+    check_bound(cluster.run(f"ALTER TABLE {table} DROP COLUMN b"))
+    wait_until(lambda: cluster.member_of(leader) not in {None, member}, said=cluster.shown)
+    assert cluster.leader() == leader
+    assert cluster.shown()[leader]["term"] == term
+
+
+@pytest.mark.parametrize("shared", ENGINES, indirect=True)
+def test_the_member_that_leads_the_store_is_cut_off_from_the_others(cluster: CoordinatorsNetwork, table: str) -> None:
+    """Coordinators still reach it: what it knows gets old."""
+    member = wait_until(cluster.leading_member)
+    for other in STORES:
+        if other != member:
+            cluster.hosts.cut_both_ways(member, other)
+    with cluster.scanning("node-1", table) as scanner:
+        ended = cluster.run(f"ALTER TABLE {table} DROP COLUMN b")
+        check_bound(ended, leader_changes=1)
+        for name in cluster.coordinators:
+            assert [row[0] for row in cluster.query(f"DESCRIBE TABLE {table}", name)] == ["a"]
+        scanner.wait_until("COLUMN_DROPPED", since_ns=ended.answered_ns)
+        check_nothing_stale(cluster, ended)
 
 
 def test_a_leader_that_neither_nodes_nor_clients_reach(cluster: CoordinatorsNetwork, table: str) -> None:
