@@ -7,8 +7,8 @@ its own suites.
 import json
 import os
 import shutil
+import signal
 import stat
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import read_cluster_file
 from leasehold.core.words.messages import Receipt, Rows
-from leasehold.errors import LeaseholdError, OutcomeUnknown, Unreachable
+from leasehold.errors import OutcomeUnknown, Unreachable
 from leasehold.local.etcd import PROGRAM_VARIABLE
 from leasehold.local.members import LocalMembers
 from leasehold.metastorage.location import parse_location
@@ -33,6 +33,7 @@ from leasehold.metastorage.log.store import StoreDenied, Swap
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran, leasehold
+from tests.e2e.several_coordinators import Busy, committed, leader, present_leader, rows
 from tests.e2e.waiting import wait_until
 from tests.etcd_cluster import etcd_program
 
@@ -55,43 +56,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 client.sql("CREATE TABLE d.t (a INT)")
                 client.table("d.t").append(pa.table({"a": pa.array(range(100), pa.int32())}))
             yield running
-
-
-def leader(cluster: RunningCluster) -> str | None:
-    """The name of the coordinator that says that it leads."""
-    for name, address in read_cluster_file(cluster.directory).coordinators.items():
-        try:
-            with Coordinators(address) as asked:
-                if asked.whoami().leader:
-                    return name
-        except LeaseholdError:
-            continue
-    return None
-
-
-def present_leader(cluster: RunningCluster) -> str:
-    """As `leader`, once there is one."""
-    found: list[str] = []
-
-    def leads() -> bool:
-        name = leader(cluster)
-        found.extend([] if name is None else [name])
-        return bool(found)
-
-    wait_until(leads)
-    return found[0]
-
-
-def rows(cluster: RunningCluster) -> int:
-    with cluster.connect() as client:
-        return client.table("d.t").scan().read_all().num_rows
-
-
-def committed(cluster: RunningCluster, text: str) -> None:
-    with cluster.connect() as client:
-        receipt = client.sql(text, timeout=60)
-    assert isinstance(receipt, Receipt)
-    assert receipt.outcome == "COMMITTED"
 
 
 def test_it_begins_with_all_of_them_and_each_has_its_directory(cluster: RunningCluster) -> None:
@@ -156,45 +120,6 @@ def test_each_leader_is_killed_in_turn_and_statements_go_on(cluster: RunningClus
         assert rows(cluster) == 100
         cluster.restart(name)
     assert len(set(killed)) == 2
-
-
-class Busy(threading.Thread):
-    """Does one piece of work after the other with a client of its own, until it is ended."""
-
-    def __init__(self, cluster: RunningCluster, work: Callable[[Cluster, int], None]) -> None:
-        super().__init__()
-        self.done = 0
-        self._cluster = cluster
-        self._work = work
-        self._more = threading.Condition()
-        self._ends = False
-        self._failed: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            with self._cluster.connect() as client:
-                while not self._ends:
-                    self._work(client, self.done)
-                    with self._more:
-                        self.done += 1
-                        self._more.notify_all()
-        except Exception as error:  # noqa: BLE001 - `check` raises it in the test
-            self._failed = error
-
-    def wait_for_more(self, count: int) -> None:
-        until = self.done + count
-        with self._more:
-            assert self._more.wait_for(lambda: self.done >= until or self._failed, timeout=120)
-        self.check()
-
-    def check(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-
-    def end(self) -> None:
-        self._ends = True
-        self.join()
-        self.check()
 
 
 def test_each_coordinator_is_killed_in_turn_while_statements_and_commits_run(cluster: RunningCluster) -> None:
@@ -325,14 +250,34 @@ def test_without_a_quorum_nothing_is_decided_and_all_goes_on_by_itself(cluster: 
 
 @both_every_time
 def test_all_killed_at_once_lose_nothing(cluster: RunningCluster) -> None:
-    processes = [*cluster.local.coordinators(), *cluster.local.nodes()]
-    names = [one.name for one in processes] + ["meta-1", "meta-2", "meta-3"]
-    for name in names:
-        cluster.kill(name)
-    cluster.local.up()
-    cluster.wait_until_active()
+    committed(cluster, "CREATE DATABASE all_killed")
+    committed(cluster, "CREATE TABLE d.all_killed (a INT)")
+
+    def declare(client: Cluster, number: int) -> None:
+        client.sql(f"CREATE TABLE all_killed.t{number} (a INT)", timeout=200)
+
+    processes = [*cluster.local.coordinators(), *cluster.local.nodes(), *LocalMembers(cluster.directory).processes()]
+    busy = Busy(cluster, declare)
+    busy.start()
+    try:
+        busy.wait_for_more(2)
+        with cluster.connect() as client:
+            client.table("d.all_killed").append(pa.table({"a": pa.array(range(50), pa.int32())}))
+        for one in processes:
+            one.signal(signal.SIGKILL)
+        for one in processes:
+            one.wait_until_gone()
+        cluster.local.up()
+        cluster.wait_until_active()
+        busy.wait_for_more(1)
+    finally:
+        busy.end()
     assert rows(cluster) == 100
-    committed(cluster, "CREATE TABLE d.after_all (a INT)")
+    with cluster.connect() as client:
+        shown = client.sql("SHOW TABLES IN all_killed")
+        assert client.table("d.all_killed").scan().read_all().num_rows == 50
+    assert isinstance(shown, Rows)
+    assert {str(row[1]) for row in shown.rows} == {f"t{number}" for number in range(busy.done)}
 
 
 def test_a_leader_whose_directory_is_deleted_ends_and_comes_back(cluster: RunningCluster) -> None:

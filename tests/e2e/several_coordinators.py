@@ -1,0 +1,88 @@
+"""What tests of several coordinators ask them, and do with them again and again."""
+
+import threading
+from collections.abc import Callable
+
+from leasehold.client.cluster import Cluster
+from leasehold.client.coordinators import Coordinators
+from leasehold.client.locate import read_cluster_file
+from leasehold.core.words.messages import Receipt
+from leasehold.errors import LeaseholdError
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.waiting import wait_until
+
+
+def leader(cluster: RunningCluster) -> str | None:
+    """The name of the coordinator that says that it leads."""
+    for name, address in read_cluster_file(cluster.directory).coordinators.items():
+        try:
+            with Coordinators(address) as asked:
+                if asked.whoami().leader:
+                    return name
+        except LeaseholdError:
+            continue
+    return None
+
+
+def present_leader(cluster: RunningCluster) -> str:
+    """As `leader`, once there is one."""
+    found: list[str] = []
+
+    def leads() -> bool:
+        name = leader(cluster)
+        found.extend([] if name is None else [name])
+        return bool(found)
+
+    wait_until(leads)
+    return found[0]
+
+
+def rows(cluster: RunningCluster) -> int:
+    with cluster.connect() as client:
+        return client.table("d.t").scan().read_all().num_rows
+
+
+def committed(cluster: RunningCluster, text: str) -> None:
+    with cluster.connect() as client:
+        receipt = client.sql(text, timeout=60)
+    assert isinstance(receipt, Receipt)
+    assert receipt.outcome == "COMMITTED"
+
+
+class Busy(threading.Thread):
+    """Does one piece of work after the other with a client of its own, until it is ended."""
+
+    def __init__(self, cluster: RunningCluster, work: Callable[[Cluster, int], None]) -> None:
+        super().__init__()
+        self.done = 0
+        self._cluster = cluster
+        self._work = work
+        self._more = threading.Condition()
+        self._ends = False
+        self._failed: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            with self._cluster.connect() as client:
+                while not self._ends:
+                    self._work(client, self.done)
+                    with self._more:
+                        self.done += 1
+                        self._more.notify_all()
+        except Exception as error:  # noqa: BLE001 - `check` raises it in the test
+            self._failed = error
+
+    def wait_for_more(self, count: int) -> None:
+        until = self.done + count
+        with self._more:
+            assert self._more.wait_for(lambda: self.done >= until or self._failed, timeout=120)
+        self.check()
+
+    def check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+    def end(self) -> None:
+        self._ends = True
+        self.join()
+        self.check()
