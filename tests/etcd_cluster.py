@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[1]
 
 
 @cache
-def etcd_program() -> str:
-    """The path of etcd; where there is none see `lacking`."""
-    found = subprocess.run(["sh", ROOT / "tools/ensure-etcd"], capture_output=True, text=True, check=False)
+def etcd_program(name: str = "etcd") -> str:
+    """The path of etcd, or of its tool `etcdctl`; where there is none see `lacking`."""
+    found = subprocess.run(["sh", ROOT / "tools/ensure-etcd", name], capture_output=True, text=True, check=False)
     if found.returncode:
-        lacking(f"NO ETCD: {found.stderr}")
+        lacking(f"NO {name.upper()}: {found.stderr}")
     return found.stdout.strip()
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import COORDINATOR, read_cluster_file
 from leasehold.errors import LeaseholdError
 from leasehold.limits.membership import GENERATION_GAP
@@ -25,6 +24,7 @@ from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran, leasehold
 from tests.e2e.node_directories import everything_below
 from tests.e2e.nodes import Node
+from tests.e2e.several_coordinators import present_leader
 from tests.e2e.waiting import wait_until, wait_until_whole
 from tests.etcd_cluster import etcd_program
 
@@ -178,23 +178,6 @@ def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
         yield running
 
 
-def leader_of(running: RunningCluster) -> str:
-    """Its name, once it says that it leads."""
-    found: list[str] = []
-
-    def leads() -> bool:
-        for name, address in read_cluster_file(running.directory).coordinators.items():
-            try:
-                with Coordinators(address) as asked:
-                    found.extend([name] if asked.whoami().leader else [])
-            except LeaseholdError:
-                continue
-        return bool(found)
-
-    wait_until(leads)
-    return found[0]
-
-
 @contextmanager
 def forced_alone(running: RunningCluster, name: str) -> Iterator[list[str]]:
     """Does what an administrator of etcd does with one surviving member: `--force-new-cluster`. How to reach it."""
@@ -217,7 +200,7 @@ def forced_alone(running: RunningCluster, name: str) -> Iterator[list[str]]:
 
 def test_R6_one_surviving_member_of_the_store_is_enough(several: RunningCluster) -> None:
     """A coordinator and a node know more than the member that is left, and one of each does not."""
-    leading = leader_of(several)
+    leading = present_leader(several)
     within = next(name for name in read_cluster_file(several.directory).coordinators if name != leading)
     kill_once_saved(several, "node-1")
     several.kill(within)
@@ -225,7 +208,7 @@ def test_R6_one_surviving_member_of_the_store_is_enough(several: RunningCluster)
     with several.connect() as cluster:
         cluster.sql("CREATE DATABASE lost", timeout=60)
     kill_once_saved(several, "node-2")
-    beyond = leader_of(several)  # it has applied what it has answered, whatever the third one has
+    beyond = present_leader(several)  # it has applied what it has answered, whatever the third one has
     third = next(name for name in read_cluster_file(several.directory).coordinators if name not in {within, beyond})
     for name in (beyond, third, "meta-1", "meta-2", "meta-3"):
         several.kill(name)
@@ -249,6 +232,88 @@ def test_R6_one_surviving_member_of_the_store_is_enough(several: RunningCluster)
             with several.connect() as cluster:
                 append(cluster)
             assert rows(several) == 2 * ROWS
+
+
+def options_of(running: RunningCluster, member: str) -> dict[str, str]:
+    """Of a member of etcd that runs."""
+    process = running.local.node(member).running()
+    assert process is not None
+    return dict(word.removeprefix("--").split("=", 1) for word in process.cmdline()[1:])
+
+
+def save_snapshot(running: RunningCluster, to: Path) -> None:
+    settings = LocalMembers(running.directory).settings()
+    endpoint = parse_location(settings["meta"]).endpoints[0]
+    user = f"{settings['meta_user']}:{Path(settings['meta_password_file']).read_text()}"
+    administer(etcd_program("etcdctl"), "--endpoints", endpoint, "--user", user, "snapshot", "save", str(to))
+
+
+def restore_snapshot(options: dict[str, str], snapshot: Path) -> None:
+    """Of one member, which does not run."""
+    shutil.rmtree(options["data-dir"])
+    names = ("name", "data-dir", "initial-cluster", "initial-cluster-token", "initial-advertise-peer-urls")
+    words = [word for name in names for word in (f"--{name}", options[name])]
+    tool = Path(etcd_program("etcdctl"))
+    since_3_5 = tool.with_name("etcdutl")
+    administer(str(since_3_5 if since_3_5.exists() else tool), "snapshot", "restore", str(snapshot), *words)
+
+
+def administer(*command: str) -> None:
+    done = subprocess.run(command, env=os.environ | {"ETCDCTL_API": "3"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_R6_a_snapshot_of_the_store_is_restored(several: RunningCluster, tmp_path: Path) -> None:
+    """As docs/coordinators.md tells a person. A coordinator and a node know more than the snapshot, and one of each
+    does not."""
+    addresses = read_cluster_file(several.directory).coordinators
+    leading = present_leader(several)
+    within = next(name for name in addresses if name != leading)
+    snapshot = tmp_path / "snapshot"
+    kill_once_saved(several, "node-1")
+    several.kill(within)
+    save_snapshot(several, snapshot)
+    with several.connect() as cluster:
+        cluster.sql("CREATE DATABASE lost")
+        append(cluster)
+    kill_once_saved(several, "node-2")
+    beyond = present_leader(several)  # it has applied what it has answered
+    third = next(name for name in addresses if name not in {within, beyond})
+    members = [one.name for one in LocalMembers(several.directory).processes()]
+    options = [options_of(several, one) for one in members]
+    for name in (beyond, third, *members):
+        several.kill(name)
+
+    for one in options:
+        restore_snapshot(one, snapshot)
+    for name in members:
+        several.local.start(name)
+    with suppress(LeaseholdError):
+        several.local.start(beyond)
+    log = several.local.node(beyond).log
+    wait_until(lambda: "STORE_SET_BACK" in log.read_text())
+    told = recover(*LocalMembers(several.directory).words()).json()
+    assert told["nodes"] == ["node-1", "node-2"]
+    several.local.start(within)
+    first, second = (several.directory / name for name in ("node-1", "node-2"))
+    with Node(first, several) as one, Node(second, several) as other:
+        one.start(coordinator=addresses[within]).serves()
+        other.start(coordinator=addresses[within]).ended().refused(3, "BEYOND_RECOVERY", "leasehold node adopt")
+        assert rows(several) == ROWS
+        assert "lost" not in databases(several)
+        assert leasehold("node", "adopt", directory=second).code == 0
+        other.start(coordinator=addresses[within]).serves()
+        with suppress(LeaseholdError):
+            several.local.start(beyond)
+        wait_until(lambda: log.read_text().count("STORE_SET_BACK") > 1)
+        shutil.rmtree(several.local.node(beyond).directory)
+        several.local.start(beyond)
+        with several.connect() as cluster:
+            append(cluster)
+            wait_until_whole(cluster)
+        several.kill(within)
+        assert present_leader(several) == beyond
+        assert rows(several) == 2 * ROWS
 
 
 def test_the_replicas_of_coordinators_go_on_in_a_new_store(several: RunningCluster) -> None:
