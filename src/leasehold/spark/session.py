@@ -83,9 +83,9 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one, in which `format("leasehold")` reads and writes the tables of `cluster`.
 
-    `cluster` is a directory or host:port; default $LEASEHOLD_CLUSTER, else `leasehold-data`. `conf` are Spark settings
-    (`**{"spark.driver.memory": "4g"}`) and override ours. Call it again in every thread that writes. Raises
-    `BadSettings` without Java 17 or newer.
+    `cluster` is a directory, or host:port of coordinators with commas between them; default $LEASEHOLD_CLUSTER, else
+    `leasehold-data`. `conf` are Spark settings (`**{"spark.driver.memory": "4g"}`) and override ours. Call it again in
+    every thread that writes. Raises `BadSettings` without Java 17 or newer.
     """
     _require_java()
     target = anchored(cluster or default_cluster())

@@ -54,7 +54,7 @@ HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 
 
 class LeaseholdSource(DataSource):
-    """A table, by the options `table` (`database.table`) and `cluster` (a directory, or the coordinator's host:port).
+    """A table, by the options `table` (`database.table`) and `cluster` (a directory, or host:port of coordinators).
 
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get the token of the
@@ -133,7 +133,7 @@ def default_cluster() -> str:
 
 
 def anchored(target: str | Path) -> str:
-    """`target` for any working directory: host:port as it is, a directory as an absolute path."""
+    """`target` for any working directory: addresses as they are, a directory as an absolute path."""
     text = str(target)
     return text if HOST_AND_PORT.fullmatch(text) else str(Path(text).absolute())
 
