@@ -303,3 +303,39 @@ def test_a_replica_that_is_far_behind_says_how_far_it_is(caplog: pytest.LogCaptu
         "entries of the log that the replica has applied: 26 of 29",
         "entries of the log that the replica has applied: 28 of 29",
     ]
+
+
+def test_a_campaign_that_is_cancelled_leaves_no_replica_half_built() -> None:
+    """A replica that is built anew ends the watches of the old one, and with them the coordinator's campaign."""
+
+    async def main(coordinator: Coordinator) -> None:
+        storage, kept = coordinator.storage, coordinator.store.kept
+        place = MemoryReplicaPlace()
+        store = MemoryLogStore(kept)
+        other = await ReplicatedMetaStorage.open(Log(store), place, virtual_clock(), coordinator.entropy)
+        is_cut, building = True, asyncio.Event()
+
+        async def before(request: str) -> RequestFate:
+            nonlocal is_cut
+            if request.startswith("get chunk") and not building.is_set():
+                building.set()
+                await asyncio.sleep(1)
+            is_cut = is_cut and request != "swap log/leader log/term"
+            return RequestFate.LOST_BEFORE if is_cut and request == "get log/head" else RequestFate.ANSWERED
+
+        store.before = before
+        storage.upkeep.log_bytes_min = 1
+        for number in range(3 * CHUNK_ROWS):
+            await coordinator.put(b"key-%02d" % number)
+        await storage.compact(Revision(3 * CHUNK_ROWS), coordinator.leadership.fence())
+        await asyncio.sleep(11)
+        await coordinator.leadership.resign()
+        campaigning = asyncio.ensure_future(other.campaign("c2"))
+        await building.wait()
+        campaigning.cancel()
+        await asyncio.wait([campaigning])
+        assert await other.confirm() == 3 * CHUNK_ROWS
+        assert await value(other, b"key-20") == b"v"
+        await other.close()
+
+    leading(main)

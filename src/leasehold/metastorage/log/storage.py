@@ -174,10 +174,9 @@ class ReplicatedMetaStorage:
         """As `MetaStorage.campaign`: waits until `candidate` leads, then reads the log to its head."""
         self._check_open()
         leadership = await self._unless_closed(self._candidate.win(candidate))
+        # Not here: `_follow` finishes what it does to the replica, also if this call is cancelled.
         await until_answered(
-            lambda: self._unless_closed(self._confirmed()),
-            lasts=lambda: not self._is_closed and leadership.leads(),
-            clock=self._clock,
+            self.confirm, lasts=lambda: not self._is_closed and leadership.leads(), clock=self._clock
         )
         self._leadership = leadership
         return leadership
