@@ -5,12 +5,13 @@ import os
 import signal
 import sqlite3
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from leasehold.errors import BadDirectory, Corrupt, Refused
+from leasehold.errors import BadDirectory, Corrupt, Indefinite, Refused
 from leasehold.ids import Revision
 from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.metastorage.database import Database, DatabaseLimits
@@ -43,6 +44,26 @@ def garble(path: Path, first_page: int, end_page: int) -> None:
     blob = bytearray(path.read_bytes() if path.exists() else b"")
     blob[first_page * 4096 : end_page * 4096] = b"\xa5" * ((end_page - first_page) * 4096)
     path.write_bytes(blob)
+
+
+async def test_a_watch_that_reads_the_history_ends_like_any_other_while_the_store_closes(path: Path) -> None:
+    """A coordinator stands by after `Indefinite`, while its replica is built anew, and ends after another error."""
+    storage = await SqliteMetaStorage.open(path)
+    await storage.txn(put((b"k", b"1")))
+    loop, began, gate = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def wait(_: Database) -> None:
+        loop.call_soon_threadsafe(began.set)
+        gate.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(storage.ask(wait))
+        await began.wait()
+        tasks.create_task(storage.close())
+        await asyncio.sleep(0)
+        with pytest.raises(Indefinite):
+            await anext(storage.watch(b"a", b"z", Revision(1)))
+        gate.set()
 
 
 # ------------------------------------------------------------ crashes

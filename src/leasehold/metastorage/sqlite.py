@@ -189,6 +189,8 @@ class SqliteMetaStorage:
     # ------------------------------------------------------------ on the loop
 
     async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
+        if self._ending:
+            raise self._unanswered()  # as for a watch that waits, whatever this one was doing
         return await self.ask(lambda database: database.replay(start, end, from_revision))
 
     async def ask(self, run: Callable[[Database], T]) -> T:
