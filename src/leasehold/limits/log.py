@@ -26,6 +26,8 @@ LOG_HEAD_POLL_NS: Final = SECOND_NS
 LOG_FORMAT_VERSION: Final = 1
 LOG_READ_ENTRIES_MAX: Final = 500
 """Keys that are read at once."""
+LOG_READ_PARTS_MAX: Final = 4
+"""Parts that are read at once: each may have LOG_ENTRY_INLINE_BYTES_MAX, and a try has STORE_TRY_NS."""
 LEADERSHIP_DURATION_NS: Final = 3 * SECOND_NS
 LEADERSHIP_DURATION_MIN_NS: Final = 2 * SECOND_NS
 LEADERSHIP_DURATION_MAX_NS: Final = 30 * SECOND_NS

@@ -153,7 +153,7 @@ class TestOrphans:
     async def delete(self, ground: Ground, first: int = 1) -> None:
         fence = await ground.log.term()
         assert fence is not None
-        await ground.log.delete_orphans(fence, (await ground.head()).position, first)
+        await ground.log.delete_orphans(fence, first)
 
     async def test_parts_that_no_entry_names_go(self):
         ground = await self.ground()
@@ -174,7 +174,7 @@ class TestOrphans:
         fence = await ground.log.term()
         await ground.lead(2)
         assert fence is not None
-        await ground.log.delete_orphans(fence, (await ground.head()).position, 1)
+        await ground.log.delete_orphans(fence, 1)
         assert self.owners(ground) == [11, 11, 12, 12, 91, 92]
 
     async def test_the_parts_of_what_is_trimmed_go(self):
@@ -191,7 +191,17 @@ class TestOrphans:
         assert self.owners(ground) == [11, 11, 12, 12, 91]
         ground.fates.of({})
         await self.delete(ground, first=4)
-        assert ground.fates.asked[2:] == ["page"]
+        assert ground.fates.asked[1:] == ["page"]
+
+    async def test_what_lies_at_the_end_or_beyond_is_not_looked_at(self):
+        ground = await self.ground()
+        fence = await ground.log.term()
+        assert fence is not None
+        for end in (1, 2, 3):
+            ground.fates.of({})
+            await ground.log.delete_orphans(fence, 1, end)
+            assert self.owners(ground) == ([11, 11, 12, 12, 91, 92] if end < 3 else [11, 11, 12, 12, 92])
+            assert ("page" in ground.fates.asked) == (end > 1)
 
     async def test_many_go_in_several_swaps_each_under_the_fence(self):
         ground = await made()

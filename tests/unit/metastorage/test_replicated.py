@@ -178,6 +178,30 @@ def test_the_parts_of_an_entry_stay_that_is_in_the_log_but_not_in_the_replica() 
     leading(main)
 
 
+def test_appends_go_on_while_the_parts_of_earlier_entries_are_looked_at() -> None:
+    async def main(coordinator: Coordinator) -> None:
+        looking, go_on = asyncio.Event(), asyncio.Event()
+
+        async def before(request: str) -> RequestFate:
+            if request.startswith("get entry/"):
+                looking.set()
+                await go_on.wait()
+            return RequestFate.ANSWERED
+
+        for key in (b"a", b"b"):
+            await coordinator.put(key, bytes(2 * LOG_ENTRY_INLINE_BYTES_MAX))
+        coordinator.store.before = before
+        await looking.wait()
+        async with asyncio.timeout(5):
+            assert await coordinator.put(b"large", bytes(2 * LOG_ENTRY_INLINE_BYTES_MAX)) == 3
+        go_on.set()
+        await asyncio.sleep(11)
+        parts = [key for key in coordinator.store.kept.values if key.startswith("part/")]
+        assert {key[:21] for key in parts} == {f"part/{number:016d}" for number in (1, 2, 3)}
+
+    leading(main)
+
+
 def test_a_full_store_declines_what_is_sent_once_and_goes_on_when_it_is_cleared() -> None:
     async def main(coordinator: Coordinator) -> None:
         await coordinator.put(b"a")

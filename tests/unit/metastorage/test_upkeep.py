@@ -117,7 +117,7 @@ def test_a_round_asks_for_each_step() -> None:
         world.ground.fates.of({})
         await world.tidy()
         assert world.ground.fates.asked == [
-            *("size", "get", "page", "get"),
+            *("size", "get", "page", "page", "get"),
             *("get", "get", "get"),  # the last entry below MM
             *["swap"] * CHUNKS,
             *("swap", "get"),
@@ -227,7 +227,7 @@ def test_a_leader_whose_term_has_ended_does_not_ask_for_ever() -> None:
     async def main() -> None:
         world = await filled()
         asked = await requests()
-        world.ground.fates.of(dict.fromkeys(range(7, asked + 1000), RequestFate.LOST_BEFORE))
+        world.ground.fates.of(dict.fromkeys(range(8, asked + 1000), RequestFate.LOST_BEFORE))
 
         def end() -> None:
             world.leads = len(world.ground.fates.asked) < 50

@@ -41,6 +41,7 @@ from leasehold.limits.log import (
     LOG_ENTRY_INLINE_BYTES_MAX,
     LOG_FORMAT_VERSION,
     LOG_READ_ENTRIES_MAX,
+    LOG_READ_PARTS_MAX,
     STORE_SWAP_KEYS_MAX,
 )
 from leasehold.metastorage.log.head import position_in
@@ -322,19 +323,21 @@ class Log:
                 end = middle
         return found
 
-    async def delete_orphans(self, fence: LogFence, head: LogPosition, first: int) -> None:
-        """Deletes the parts that no entry names, of numbers from `first` on, as long as the term lasts. To be called
-        while no append of this term is under way."""
+    async def delete_orphans(self, fence: LogFence, first: int, end: int | None = None) -> None:
+        """Deletes the parts that no entry names, of numbers from `first` on and below `end`, as long as the term lasts.
+        To be called while no append of such a number is under way."""
         ids: dict[int, EntryId | None] = {}
         orphans: list[str] = []
-        start = entry_name(first)
-        while page := await self.store.page(PARTS, start, limit=LOG_READ_ENTRIES_MAX):
+        start, stop = entry_name(first), _AFTER_DIGITS if end is None else entry_name(end)
+        while start < stop and (page := await self.store.page(PARTS, start, limit=LOG_READ_PARTS_MAX)):
             for name, _ in page:
+                if name >= stop:
+                    break
                 if not name[:_DIGITS].isdecimal():
                     continue  # of another program
                 number = int(name[:_DIGITS])
                 if number not in ids:
-                    found = await self.entry(number) if number <= head.number else None
+                    found = await self.entry(number)
                     ids[number] = None if found is None else found.id
                 if name[_DIGITS + 1 :][:32] != ids[number]:
                     orphans.append(f"{PARTS}/{name}")
@@ -346,6 +349,8 @@ class Log:
 
 
 _DIGITS: Final = 16
+_AFTER_DIGITS: Final = ":"
+"""Follows every name that begins with a number."""
 
 
 def entry_name(number: int) -> str:

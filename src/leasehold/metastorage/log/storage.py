@@ -175,9 +175,7 @@ class ReplicatedMetaStorage:
         self._check_open()
         leadership = await self._unless_closed(self._candidate.win(candidate))
         # Not here: `_follow` finishes what it does to the replica, also if this call is cancelled.
-        await until_answered(
-            self.confirm, lasts=lambda: not self._is_closed and leadership.leads(), clock=self._clock
-        )
+        await until_answered(self.confirm, lasts=lambda: not self._is_closed and leadership.leads(), clock=self._clock)
         self._leadership = leadership
         return leadership
 

@@ -205,9 +205,11 @@ class Upkeep:
             if self._fence() != fence:
                 return  # an append of the term that has ended may still happen, and needs its parts
             # Not the position of the replica, which may lack an entry that is in the log.
-            head = (await self._log.head()).position
-            await self._log.delete_orphans(fence, head, self._tidied + 1)
-            self._tidied = head.number
+            number = (await self._log.head()).position.number
+            await self._log.delete_orphans(fence, number + 1)
+        # Appends go on meanwhile: none has one of these numbers any more.
+        await self._log.delete_orphans(fence, self._tidied + 1, number + 1)
+        self._tidied = number
 
     async def _surely(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Asks until there is an answer. Raises `Indefinite` once the leadership has ended."""
