@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NoAuthError, NotEmptyError
-from kazoo.security import make_digest_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable
@@ -65,6 +65,27 @@ async def test_a_user_with_a_password(one_zookeeper: ZooKeeperCluster, tmp_path:
     with pytest.raises(BadSettings, match="can't be read"):
         await missing.get("log/head")
     await missing.close()
+
+
+@pytest.mark.parametrize(
+    "everybody", [OPEN_ACL_UNSAFE, [make_acl("ip", "127.0.0.1", create=True)]], ids=["world", "ip"]
+)
+async def test_a_root_that_a_stranger_made_first_is_not_used(
+    one_zookeeper: ZooKeeperCluster, tmp_path: Path, everybody: list[ACL]
+) -> None:
+    """Who may create nodes below it would own what they hold."""
+    name = f"open-{everybody[0].id.scheme}"
+    with administrator(one_zookeeper) as kazoo:
+        kazoo.create(f"/{name}", acl=[*everybody, make_acl("world", "anyone", read=True)])
+    (tmp_path / "password").write_text("hush")
+    access = StoreAccess(endpoints=one_zookeeper.endpoints, user="leasehold", password_file=tmp_path / "password")
+    store = one_zookeeper.store(name, access, try_ns=20 * SECOND_NS)
+    for refused in (store.get("log/head"), store.swap(PUT)):
+        with pytest.raises(StoreUnsuitable, match="everybody may change"):
+            await refused
+    await store.close()
+    with administrator(one_zookeeper) as kazoo:
+        assert kazoo.get_children(f"/{name}") == []
 
 
 async def test_no_log_has_the_password(

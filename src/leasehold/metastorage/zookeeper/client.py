@@ -11,6 +11,9 @@ only an answer leads to another try.
 
 **All endpoints belong to one cluster.** ZooKeeper tells no id of a cluster. So the node of the store stands for it, by
 when it was made. Before the first request over a connection, that is compared with what was seen before.
+
+**The node of the store is the user's own**, if there is a user. Whoever may make nodes below it could make the one
+above a key first, and then delete the key.
 """
 
 import asyncio
@@ -23,7 +26,7 @@ from kazoo.protocol.states import ZnodeStat
 from leasehold.errors import BadSettings
 from leasehold.limits.log import STORE_TRY_NS
 from leasehold.metastorage.access import StoreAccess
-from leasehold.metastorage.log.store import OtherStore, StoreDenied
+from leasehold.metastorage.log.store import OtherStore, StoreDenied, StoreUnsuitable
 from leasehold.metastorage.tries import Decline, MemberTurns, TryFailed
 from leasehold.metastorage.zookeeper.connection import ZooKeeperConnection, ZooKeeperLogin
 from leasehold.metastorage.zookeeper.releases import check_release
@@ -132,7 +135,10 @@ class ZooKeeperClient:
             if confirmed or not connection.is_known:
                 await connection.confirm(self._root)
             if not connection.is_known:
-                connection.is_known = self._is_known(endpoint.address, await connection.stat(self._root))
+                root = await connection.stat(self._root)
+                if await connection.is_for_everybody(self._root):
+                    raise self._open_to_everybody()
+                connection.is_known = self._is_known(endpoint.address, root)
         except TryFailed as failed:
             raise TryFailed(failed.reason, may_happen=False) from failed
         return await action(connection)
@@ -171,6 +177,11 @@ class ZooKeeperClient:
             text = f"ZooKeeper at {address} belongs to another cluster than ZooKeeper at {first} did"
             raise OtherStore(text, hint="name endpoints of one cluster of ZooKeeper only")
         return True
+
+    def _open_to_everybody(self) -> StoreUnsuitable:
+        text = f"everybody may change the node {self._root} of ZooKeeper, although meta_user is set"
+        hint = "choose another name for this cluster in meta, or delete the node with all below it if nothing needs it"
+        return StoreUnsuitable(text, hint=hint)
 
 
 def _context(access: StoreAccess) -> ssl.SSLContext | None:

@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError, NotEmptyError, ZookeeperError
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
 
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.zookeeper import ZOOKEEPER_REQUESTS_MAX, ZOOKEEPER_SESSION_NS, ZOOKEEPER_VALUES_MAX
@@ -59,6 +59,7 @@ class ZooKeeperConnection:
         self.is_known = False
         """Whether this is the cluster that was met before; kept by the client."""
         self._timeout_ns = timeout_ns
+        self._has_login = login is not None
         self._loop = asyncio.get_running_loop()
         self._stands = asyncio.Event()
         self._ended = asyncio.Event()
@@ -128,6 +129,12 @@ class ZooKeeperConnection:
         if changed is not None:
             self._watches.add(changed)
         return await self._ask(functools.partial(self._kazoo.exists_async, path, watch=heard))
+
+    async def is_for_everybody(self, path: str) -> bool:
+        """Whether everybody may change a node, or make others below it. Not asked without a login."""
+        found = await self._ask_about(functools.partial(self._kazoo.get_acls_async, path)) if self._has_login else None
+        entries = [] if found is None else found[0]
+        return any(one.perms & ~Permissions.READ and one.id.scheme in {"world", "ip"} for one in entries)
 
     async def delete(self, path: str) -> bool:
         """Whether the node is gone; not if nodes lie below it."""
