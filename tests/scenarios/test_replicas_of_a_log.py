@@ -159,3 +159,18 @@ def test_one_old_head_is_not_a_store_that_was_set_back() -> None:
         await other.storage.status()
 
     simulate(scenario)
+
+
+def test_a_leader_takes_no_head_that_is_older_than_its_own_append() -> None:
+    async def scenario(ground: Ground) -> None:
+        leader = await (await ground.member("c1")).lead()
+        await leader.storage.confirm()
+        before, newest = ground.kept.copy(), ground.kept
+        await leader.put(b"a")
+        leader.client.kept = before
+        with pytest.raises(Indefinite, match="an old head"):
+            await leader.storage.confirm()
+        leader.client.kept = newest
+        await leader.put(b"b")
+
+    simulate(scenario)

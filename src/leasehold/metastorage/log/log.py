@@ -96,7 +96,7 @@ class Log:
     def __init__(self, store: LogStore) -> None:
         self.store: Final = store
         self._newest = BEGINNING.number
-        """The greatest number of a head that this client has seen."""
+        """The greatest number of a head that this client has seen, or written."""
         self._parts: tuple[EntryId, int] = (BEGINNING.id, 0)
         """The entry that parts were written for last, and how many."""
 
@@ -184,7 +184,10 @@ class Log:
             unchanged[TERM] = fence.version
         puts = {HEAD: encode(draft.position), entry_key(entry.number): encode(stored)}
         versions = await self.store.swap(Swap(unchanged=unchanged, puts=puts))
-        return None if versions is None else LogHead(draft.position, versions[HEAD])
+        if versions is None:
+            return None
+        self._newest = max(self._newest, entry.number)
+        return LogHead(draft.position, versions[HEAD])
 
     async def fill(self, draft: DraftEntry, head_version: int) -> bool:
         """Puts an entry into a log that is being filled; False if its head does not have this version any more. May be
