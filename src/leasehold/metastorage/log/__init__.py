@@ -7,6 +7,7 @@
 | `replica`, `sqlite_replica` | the port of a replica, and a replica in a file |
 | `bootstrap` | how a coordinator gets its replica |
 | `commands`, `append` | what waits to be appended; an append until it is known whether it happened |
+| `head_watch` | wakes a replica that follows another coordinator |
 | `campaign` | elections and beats |
 | `upkeep` | checkpoints, trimming, orphans, the quota |
 | `restore_target` | a new log from a backup |

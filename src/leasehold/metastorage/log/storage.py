@@ -2,7 +2,7 @@
 
 A transaction is decided on the replica at the head, and all that wait join one append. It is applied, published and
 answered in this order, only once the append is known to have happened. Reads and watches run on the replica. What
-another coordinator appends is read from the log, as soon as the watch of the head wakes, and once a second in any case.
+another coordinator appends is read from the log, as soon as `HeadWatch` wakes, and once a second in any case.
 
 | task | does |
 | --- | --- |
@@ -41,8 +41,9 @@ from leasehold.metastorage.log.bootstrap import (
 )
 from leasehold.metastorage.log.campaign import BeatenLeadership, LogCandidate
 from leasehold.metastorage.log.commands import LogCommand, LogCommands, fail
+from leasehold.metastorage.log.head_watch import HeadWatch
 from leasehold.metastorage.log.history import HistorySize
-from leasehold.metastorage.log.log import HEAD, Log, LogFence, LogHead, Trimmed
+from leasehold.metastorage.log.log import Log, LogFence, LogHead, Trimmed
 from leasehold.metastorage.log.patience import ReplicaDeclines, until_answered
 from leasehold.metastorage.log.replica import Replica, ReplicaPlace
 from leasehold.metastorage.log.upkeep import Upkeep
@@ -71,6 +72,7 @@ class ReplicatedMetaStorage:
         self._turn = asyncio.Lock()
         self._commands = LogCommands()
         self._woken = asyncio.Event()
+        self._head_watch = HeadWatch(shared.store, self._woken)
         self._built_from: LogPosition | None = None
         """Where the replica was built anew from, if it has not reached a head since."""
         self._stands = asyncio.Event()
@@ -173,10 +175,12 @@ class ReplicatedMetaStorage:
     async def campaign(self, candidate: str) -> Leadership:
         """As `MetaStorage.campaign`: waits until `candidate` leads, then reads the log to its head."""
         self._check_open()
+        self._head_watch.begin()
         leadership = await self._unless_closed(self._candidate.win(candidate))
         # Not here: `_follow` finishes what it does to the replica, also if this call is cancelled.
         await until_answered(self.confirm, lasts=lambda: not self._is_closed and leadership.leads(), clock=self._clock)
         self._leadership = leadership
+        self._head_watch.end()
         return leadership
 
     async def close(self) -> None:
@@ -283,11 +287,6 @@ class ReplicatedMetaStorage:
 
     # ------------------------------------------------------------ following
 
-    async def _wake(self) -> None:
-        async for _ in self._log.store.watch(HEAD):
-            if self._fence() is None:  # a leader appends itself
-                self._woken.set()
-
     async def _follow(self) -> None:
         while True:
             await until_set_or_due(self._woken, self._clock.now_ns() + LOG_HEAD_POLL_NS, self._clock)
@@ -351,7 +350,7 @@ class ReplicatedMetaStorage:
         """Until cancelled, or until an error that no retry cures ends the storage."""
         try:
             async with asyncio.TaskGroup() as group:
-                for work in (self._write, self._follow, self._wake, self._candidate.follow, self.upkeep.run):
+                for work in (self._write, self._follow, self._head_watch.run, self._candidate.follow, self.upkeep.run):
                     group.create_task(work())
         except* Exception as errors:
             cause = gravest(errors)
