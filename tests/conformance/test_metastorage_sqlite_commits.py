@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.words.operations import Change, Exists, Txn
+from leasehold.core.words.operations import Change, Exists, Missing, Txn, ValueIs
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import CHECKPOINT_PAGES_MAX
@@ -108,6 +108,22 @@ async def test_a_disk_that_fills_at_the_commit_is_definite(path: Path, faulty: t
     assert refused.value.code == "DISK_FULL"
     assert await value_at(storage, b"a") == b"before"
     assert (await storage.txn(put((b"a", b"after")))).revision == before + 1
+    await storage.close()
+
+
+async def test_what_follows_a_commit_that_failed_is_decided_on_what_is_there(
+    path: Path, faulty: type[FaultyConnection]
+) -> None:
+    storage = await SqliteMetaStorage.open(path)
+    await storage.txn(put((b"k", b"1")))
+    faulty.fault = sqlite3.SQLITE_FULL, False
+    with pytest.raises(Refused):
+        await storage.txn(Txn(then=(Change(b"k", b"2"), Change(b"new", b"2"))))
+    unchanged = ValueIs(b"k", b"1"), Missing(b"new")
+    assert (await storage.txn(Txn(compares=unchanged, then=(Change(b"k", b"3"),)))).succeeded
+    found = await storage.get(b"k")
+    assert found is not None
+    assert found.version == 2
     await storage.close()
 
 

@@ -8,6 +8,10 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 TRANSACTION_OPERATIONS_MAX: Final = 100_000
 RANGE_PAGE_MAX: Final = 1_000
 META_STORAGE_BYTES_MAX: Final = 8 * 1024 * 1024 * 1024
+META_STORAGE_CACHE_BYTES: Final = 32 * 1024 * 1024
+"""Pages of the file that are kept in memory."""
+NEWEST_KEYS_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of the keys that are kept in memory with their newest values."""
 TRANSACTION_BYTES_MAX: Final = 15 * 1024 * 1024
 """Of the keys and values of one branch, with each change's framing: one message carries a whole revision."""
 CHANGE_FRAMING_BYTES: Final = 32

@@ -21,6 +21,7 @@ from leasehold.limits.metastorage import (
     COMPACTION_SLICE_ROWS,
     HISTORY_SAMPLE_ROWS,
     META_STORAGE_BYTES_MAX,
+    META_STORAGE_CACHE_BYTES,
     QUICK_CHECK_BYTES_MAX,
     RANGE_PAGE_BYTES_MAX,
     RANGE_VERSIONS_PER_KEY,
@@ -31,6 +32,7 @@ from leasehold.metastorage.causes import corrupt, explain, result_code, unclear
 from leasehold.metastorage.contract import Compacted, FutureRevision, StorageStatus
 from leasehold.metastorage.file_kind import is_empty
 from leasehold.metastorage.lock import give_up_lock, keep_to_owner, take_lock
+from leasehold.metastorage.newest import NewestKeys
 from leasehold.metastorage.schema import (
     APPLICATION_ID,
     AT,
@@ -91,7 +93,7 @@ class Database:
         self._unfolded = 0
         """Durable commits since the last `fold`."""
         self._swept = Revision(0)
-        self._latest: dict[bytes, KeyValue | None] = {}
+        self._latest = NewestKeys(lambda key: self._at(key, self.newest))
         self._committed: list[RevisionChanges] = []
         self._lock = take_lock(path)
         try:
@@ -114,13 +116,14 @@ class Database:
         none happened, `Indefinite` otherwise."""
         committed: list[RevisionChanges] = []
         newest = self.newest
-        self._latest.clear()
         try:
             with self._durable():
                 results = [self._run(txn, committed) for txn in txns]
         except BaseException:
             self.newest = newest
+            self._latest.clear()
             raise
+        self._latest.bound()
         self._committed += committed
         return results
 
@@ -277,6 +280,7 @@ class Database:
         empty = is_empty(self._connection, self.path, self.application_ids)
         run("PRAGMA journal_mode = WAL").fetchone()
         run(f"PRAGMA synchronous = {self.synchronous}")
+        run(f"PRAGMA cache_size = -{META_STORAGE_CACHE_BYTES // 1024}")
         # `fold` does it between two answers; this is for a few huge commits in a row.
         run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES_MAX}").fetchone()
         page_bytes = run("PRAGMA page_size").fetchone()[0]
@@ -297,35 +301,28 @@ class Database:
 
     def _run(self, txn: Txn, committed: list[RevisionChanges]) -> TxnResult:
         revision = Revision(self.newest + 1)
-        succeeded, writes = evaluate(txn, self._standing, revision, term_of(self._standing(keys.LEADER)))
+        latest = self._latest.__getitem__
+        succeeded, writes = evaluate(txn, latest, revision, term_of(latest(keys.LEADER)))
         if not writes:
             return TxnResult(succeeded=succeeded, revision=self.newest)
-        self._insert(revision, writes)
+        self._connection.executemany(self.insert, self._rows(revision, writes))
         committed.append(as_revision(revision, writes))
         return TxnResult(succeeded=succeeded, revision=revision)
 
-    def _insert(self, revision: Revision, writes: Writes) -> None:
-        rows = (
+    def _rows(self, revision: Revision, writes: Writes) -> list[tuple[object, ...]]:
+        """The rows of the newest revision, which the caller inserts."""
+        self._latest.write(writes)
+        self.newest = revision
+        return [
             self._row(key, revision, None, 0, 0)
             if entry is None
             else self._row(key, revision, entry.value, entry.created, entry.version)
             for key, entry in writes.items()
-        )
-        self._connection.executemany(self.insert, rows)
-        self._latest |= writes
-        self.newest = revision
+        ]
 
     def _row(self, key: bytes, revision: int, value: bytes | None, created: int, version: int) -> tuple[object, ...]:
         """The values of `insert`."""
         return key, revision, value, created, version
-
-    def _standing(self, key: bytes) -> KeyValue | None:
-        """The key as the transactions of this group so far leave it."""
-        try:
-            return self._latest[key]
-        except KeyError:
-            found = self._latest[key] = self._at(key, self.newest)
-            return found
 
     def _standing_at(self, start: bytes, end: bytes, at: Revision, count: int) -> Generator[_Row]:
         """The keys of a range at a revision, in order, of which the caller takes about `count`.

@@ -102,7 +102,7 @@ async def test_a_draft_decides_each_transaction_on_those_before_it(tmp_path: Pat
 
 
 async def test_an_entry_that_another_appended_after_a_draft_is_applied_as_it_is(tmp_path: Path) -> None:
-    """A draft keeps what it has read, but for the entry that follows it at once alone."""
+    """A draft keeps what it has read, which the entry may change."""
     replica = await applied(tmp_path, ENTRIES[:1])
     deleting = Txn(then=(Change(b"key-0001", None), Change(b"key-0003", b"mine")))
     for entry, body in zip(ENTRIES[1:], BODIES[1:], strict=True):

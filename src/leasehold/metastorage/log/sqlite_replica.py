@@ -70,10 +70,9 @@ class ReplicaDatabase(LoadedDatabase):
         self.log_id, self.position = log_id, position
 
     def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
-        """What it reads is kept for the entry that comes next, which mostly is this one."""
-        self._latest.clear()
+        """Changes nothing; what it reads is kept for the entry that comes next, which mostly is this one."""
         with self._explained():
-            return decide(txns, self._standing, self.newest, term)
+            return decide(txns, self._latest.__getitem__, self.newest, term)
 
     def apply(self, position: LogPosition, bodies: Sequence[LogBody]) -> None:
         newest = self.newest
@@ -83,8 +82,10 @@ class ReplicaDatabase(LoadedDatabase):
         self._added, self._added_sum = 0, 0
         try:
             with self._durable():
+                latest, rows = self._latest.__getitem__, list[tuple[object, ...]]()
                 for one in fresh:
-                    self._insert(one.revision, written(one, self._standing))
+                    rows += self._rows(one.revision, written(one, latest))
+                self._connection.executemany(self.insert, rows)
                 self._connection.execute(COUNT_ADDED, (self._added, self._added_sum))
                 if minimum > self.minimum:
                     self._connection.execute("UPDATE state SET minimum = ?", (minimum,))
@@ -94,9 +95,9 @@ class ReplicaDatabase(LoadedDatabase):
                 )
         except BaseException:
             self.newest = newest
-            raise
-        finally:
             self._latest.clear()
+            raise
+        self._latest.bound()
         self.position, self.minimum = position, minimum
         self._committed += [RevisionChanges(one.revision, one.changes) for one in fresh]
 
