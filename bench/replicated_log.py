@@ -9,9 +9,10 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from itertools import pairwise
+from functools import cache
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ import msgspec
 from tests.etcd_cluster import etcd_program
 
 from bench.figures import Figure, Table, median, quantile, spread
+from bench.large import Round, Rounds, committed_segments, created_buckets, dropped_records, plain_changes
 from leasehold.cli.config import coordinator_config
 from leasehold.cli.shared_store import shared_store
 from leasehold.core.words.operations import Change, Txn
@@ -43,8 +45,13 @@ VALUE = b"x" * 200
 PAIRS, SMALLEST_PAIRS = 10, 1
 LASTS_S, SMALLEST_LASTS_S = 1.0, 0.1
 AIM_ALONE, AIM_MANY = 0.8, 2.0
-LARGE = {"1,024 buckets": 1_024, "4,096 segments": 4_096, "20,000 dropped records": 20_000, "99,000 changes": 99_000}
-LARGE_ROUNDS = 3
+LARGE: Mapping[str, tuple[Rounds, int]] = {
+    "CREATE TABLE of 1,024 buckets": (created_buckets, 1_024),
+    "commit of 4,096 segments": (committed_segments, 4_096),
+    "drop of 20,000 records": (dropped_records, 20_000),
+    "99,000 changes": (plain_changes, 99_000),
+}
+LARGE_ROUNDS, SMALLEST_LARGE = 3, 3
 AIM_GAP_S = 1.5
 WATCHERS, WATCHED_COMMITS = (3, 50, 500), 100
 AIM_FAN_OUT_WATCHERS, AIM_FAN_OUT_S = 50, 0.05
@@ -156,7 +163,7 @@ async def rates(
         async def put(number: int) -> None:
             puts = {f"k/{number}-{one}": VALUE for one in range(CHANGES)}
             with contextlib.suppress(Indefinite):  # a member that stalls; this has taken its time
-                done = await raw.swap(Swap(unchanged=versions.get(number, {}), puts=puts))
+                done = await raw.swap(Swap(unchanged=versions.pop(number, {}), puts=puts))
                 assert done is not None
                 if are_versions_needed:
                     versions[number] = done
@@ -191,13 +198,21 @@ class Large(NamedTuple):
     """Between the beginnings of two beats while a transaction was under way."""
 
 
-async def large(settings: Mapping[str, str], name: str, changes: int, rounds: int) -> Large:
+@cache
+def large_rounds(what: str, *, smallest: bool) -> list[Round]:
+    rounds, size = LARGE[what]
+    return list(islice(rounds(SMALLEST_LARGE), 1)) if smallest else list(islice(rounds(size), LARGE_ROUNDS))
+
+
+async def large(settings: Mapping[str, str], name: str, rounds: Sequence[Round]) -> Large:
     seconds: list[float] = []
     gaps: list[float] = []
     async with leading(settings, name) as led:
-        for number in range(rounds):
+        for *first, changes in rounds:
+            for one in first:
+                await led.commit(*one)
             began = time.perf_counter()
-            await led.commit(*(Change(b"large/%06d" % one, VALUE[: 100 + number]) for one in range(changes)))
+            await led.commit(*changes)
             ended = time.perf_counter()
             seconds.append(ended - began)
             await asyncio.sleep(2 * LEADERSHIP_BEAT_NS / SECOND_NS)
@@ -208,8 +223,8 @@ async def large(settings: Mapping[str, str], name: str, changes: int, rounds: in
     return Large(seconds, max(gaps))
 
 
-def large_figure(engine: str, settings: Mapping[str, str], what: str, changes: int, *, smallest: bool) -> Figure:
-    found = asyncio.run(large(settings, f"large{changes}", changes, 1 if smallest else LARGE_ROUNDS))
+def large_figure(engine: str, settings: Mapping[str, str], what: str, *, smallest: bool) -> Figure:
+    found = asyncio.run(large(settings, f"large{list(LARGE).index(what)}", large_rounds(what, smallest=smallest)))
     return Figure(
         what=f"{engine}: {what} in one transaction",
         value=f"{median(found.seconds):.2f} s, worst {max(found.seconds):.2f} s of {len(found.seconds)}",
@@ -296,8 +311,7 @@ def run(smallest: bool) -> list[Table]:
     for engine in ENGINES:
         with members(engine) as settings:
             beside = [rate_figure(engine, settings, clients, smallest=smallest) for clients in CLIENTS]
-            sizes = {"3 changes": 3} if smallest else LARGE
-            sized = [large_figure(engine, settings, *one, smallest=smallest) for one in sizes.items()]
+            sized = [large_figure(engine, settings, what, smallest=smallest) for what in LARGE]
             sized += [fan_out_figure(engine, settings, one, smallest=smallest) for one in WATCHERS]
             sized.append(replica_figure(engine, settings, smallest=smallest))
         tables += [
