@@ -224,6 +224,21 @@ def test_a_leader_that_nobody_reaches_steps_aside_for_one_that_is_reached():
     simulate(scenario)
 
 
+def test_a_leader_does_not_step_aside_while_its_nodes_wait_for_the_end_of_longer_leases():
+    """Each next leader would let them wait anew, and none of them ever served."""
+
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        for duration in ("10s", "2s"):
+            await run(cluster, f"ALTER CLUSTER SET lease_duration = '{duration}'")
+        await the_leader(cluster).kill()
+        for node in cluster.nodes:
+            await node.kill(silent=True)
+            node.start(group)
+        await cluster.wait_for(lambda: all(node.guard() for node in cluster.nodes))
+
+    simulate(scenario, nodes=2)
+
+
 # ---------------------------------------------------------------- a leader that is asked to hand over
 
 

@@ -192,9 +192,12 @@ class Coordinator:
         self._isolation.began(self._clock.now_ns())
         while True:
             self._isolation.heard(leader.heard_ns)
-            settings = leader.catalog.settings
+            settings, largest = leader.catalog.settings, leader.catalog.largest_lease
             assert settings is not None
-            due_ns = self._isolation.due_ns(settings.lease_duration_ns)
+            assert largest is not None
+            # A node that waits for the end of its older lease is silent meanwhile.
+            longest_ns = max(settings.lease_duration_ns, largest.duration_ns)
+            due_ns = self._isolation.due_ns(longest_ns)
             if self._clock.now_ns() < due_ns:
                 await self._clock.sleep_until(due_ns)
             elif any(node.member for node in leader.catalog.nodes.values()):
