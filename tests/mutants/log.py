@@ -7,6 +7,7 @@ FAULTS = "tests/scenarios/test_replicated_log.py"
 REPLICAS = "tests/scenarios/test_replicas_of_a_log.py"
 ETCD_CLIENT = "tests/unit/metastorage/etcd/test_etcd_client.py"
 DECLINED = "tests/unit/coordinator/test_declined.py"
+LEADERS = "tests/sim/test_leaders.py"
 LEADERSHIP = "tests/unit/core/log/test_leadership.py"
 
 MUTANTS = (
@@ -26,10 +27,21 @@ MUTANTS = (
     ),
     Mutant(
         name="a stale head believed after the election",
-        invariant="INV-LOG-3",
+        invariant="INV-READ-1",
         rule="an answer that is older than one before it, also that of a write, is asked for elsewhere",
-        edits=(Edit("EtcdClient._try", "0 < answer.header.revision < seen", "False"),),
-        hunters=(f"{ETCD_CLIENT}::test_what_was_read_before_a_write_of_ours_is_not_believed_after_it",),
+        edits=(Edit("SeenRevision.take", "0 < revision < asked_at", "False"),),
+        hunters=(
+            f"{ETCD_CLIENT}::test_what_was_read_before_a_write_of_ours_is_not_believed_after_it",
+            "tests/conformance/test_log_store.py",
+        ),
+    ),
+    Mutant(
+        name="a read of a release that reads stale, without a write before it",
+        invariant="INV-READ-1",
+        rule="where reads may be old, a client first sees the revision of a write of its own",
+        edits=(Edit("EtcdClient._try", "isinstance(request, RangeRequest) and can_read_stale(release)", "False"),),
+        hunters=(f"{ETCD_CLIENT}::test_a_release_that_reads_stale_writes_before_it_reads",),
+        unseen="the client of the simulated store writes before it reads by itself",
     ),
     Mutant(
         name="an answer before the append is known",
@@ -81,11 +93,25 @@ MUTANTS = (
         unseen="a simulated log is never set back",
     ),
     Mutant(
+        name="a leader that steps aside while its nodes wait",
+        invariant="INV-DDL-1",
+        rule="a leader gives nodes as long as they have to wait for the end of older leases",
+        edits=(
+            Edit(
+                "Coordinator._while_heard",
+                "max(settings.lease_duration_ns, largest.duration_ns)",
+                "settings.lease_duration_ns",
+            ),
+        ),
+        hunters=(f"{LEADERS}::test_a_leader_does_not_step_aside_while_its_nodes_wait_for_the_end_of_longer_leases",),
+        unseen="all nodes have to be gone at once, soon after leases were made shorter",
+    ),
+    Mutant(
         name="a leader that nobody reaches leads on",
         invariant="INV-DDL-1",
         rule="a leader to which nobody speaks lets others go first",
         edits=(Edit("Isolation.due_ns", "2**self._steps_aside", "10**9"),),
-        hunters=("tests/sim/test_leaders.py::test_a_leader_that_nobody_reaches_steps_aside_for_one_that_is_reached",),
+        hunters=(f"{LEADERS}::test_a_leader_that_nobody_reaches_steps_aside_for_one_that_is_reached",),
         unseen="random faults seldom cut a leader off from everybody but the store for long enough",
     ),
     Mutant(

@@ -1,9 +1,15 @@
 """A `LogStore` in memory with fault knobs. A `KeptLog` outlives the handles opened on it, as an engine outlives its
-clients."""
+clients.
+
+A member of it may lag: then a read may be answered from an older state (`RequestFate.STALE`), as by the releases of
+etcd with that fault. Each answer has the revision of its state. The client judges it by the rule of the client of etcd
+(`metastorage/seen_revision.py`), and asks again, as if it asked another member.
+"""
 
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from leasehold.errors import Unreachable
@@ -18,11 +24,15 @@ from leasehold.metastorage.log.store import (
     StoreUnsuitable,
     Swap,
 )
+from leasehold.metastorage.seen_revision import SeenRevision
+from leasehold.metastorage.tries import TryFailed
 from leasehold.testing.requests import AfterHook, BeforeHook, FaultyClient, RequestFate, prompt, undisturbed
 
 T = TypeVar("T")
 
 LIST_BYTES_MAX: Final = 1024 * 1024
+MEMBERS: Final = 3
+"""How often a read is asked for whose answers are old: at each member once."""
 
 
 class KeptLog:
@@ -36,13 +46,26 @@ class KeptLog:
         """What every client gets, if it is not served."""
         self.warning = ""
         """As `StoreMember.warning`, of its only member."""
+        self.may_read_stale = False
+        """Whether clients have to know that answers to reads may be old, as they know of the releases of etcd."""
+        self.lagging: KeptLog | None = None
+        """The state of a member that lags: that before the newest change."""
         self._keys: list[str] = []
-        self._version = 0
+        self._version = 1
         self._changed: dict[asyncio.Event, str] = {}
         self._compared: set[str] = set()
         """Keys of which a swap has compared a version."""
         self.on_swap: list[Callable[[Swap], None]] = []
         """Called with each swap that happened."""
+
+    @property
+    def revision(self) -> int:
+        """Counts the changes."""
+        return self._version
+
+    def lag(self) -> None:
+        """Lets a member lag by one change from now on, until `lagging` is None again."""
+        self.lagging = self.copy()
 
     def copy(self) -> "KeptLog":
         """Like a snapshot of the engine."""
@@ -78,6 +101,8 @@ class KeptLog:
                 return None
         if self.is_full and swap.puts:
             raise StoreFull("the store is full", hint="make room")
+        if self.lagging is not None:
+            self.lag()
         self._version += 1
         for key, value in swap.puts.items():
             if key not in self.values:
@@ -126,20 +151,40 @@ class MemoryLogStore(FaultyClient):
         self.kept = kept
         self.member = "store:1"
         self._stands_by = False
+        self._seen = SeenRevision()
         self._watching: set[asyncio.Event] = set()
 
     async def get(self, key: str) -> StoredValue | None:
-        return await self._request(f"get {key}", lambda: self.kept.get(key))
+        return await self._read(f"get {key}", lambda kept: kept.get(key))
 
     async def page(self, directory: str, start: str = "", *, limit: int) -> list[tuple[str, StoredValue]]:
         assert limit > 0
-        return await self._request(f"page {directory}", lambda: self.kept.page(directory, start, limit))
+        return await self._read(f"page {directory}", lambda kept: kept.page(directory, start, limit))
+
+    async def _read(self, name: str, read: Callable[[KeptLog], T]) -> T:
+        kept = self.kept
+        if kept.may_read_stale:
+            revision = await self._request("swap", lambda: kept.revision)  # of nothing
+            self._seen.take(revision, asked_at=0)
+        asked_at = self._seen.newest
+        for _ in range(MEMBERS):
+            revision, answer = await self._request(
+                name, partial(_state_and, read, kept), partial(_state_and, read, kept.lagging or kept)
+            )
+            try:
+                self._seen.take(revision, asked_at=asked_at)
+            except TryFailed:
+                continue
+            return answer
+        raise self._lost()
 
     async def swap(self, swap: Swap) -> Mapping[str, int] | None:
         assert len({*swap.unchanged, *swap.puts, *swap.deletes}) <= STORE_SWAP_KEYS_MAX
         assert all(len(value) <= STORE_VALUE_BYTES_MAX for value in swap.puts.values())
         assert sum(map(len, swap.puts.values())) <= STORE_SWAP_BYTES_MAX
-        return await self._request(" ".join(("swap", *swap.puts)), lambda: self.kept.swap(swap))
+        versions = await self._request(" ".join(("swap", *swap.puts)), lambda: self.kept.swap(swap))
+        self._seen.take(max((versions or {}).values(), default=0), asked_at=0)
+        return versions
 
     async def delete_below(self, directory: str, end: str) -> None:
         await self._request(f"delete_below {directory}", lambda: self.kept.delete_below(directory, end))
@@ -175,12 +220,12 @@ class MemoryLogStore(FaultyClient):
         """As `LogStore.stand_by`."""
         self._stands_by = True
 
-    async def _request(self, name: str, happen: Callable[[], T]) -> T:
-        def if_served() -> T:
-            self._check_served()
-            return happen()
+    async def _request(self, name: str, happen: Callable[[], T], stale: Callable[[], T] | None = None) -> T:
+        return await super()._request(name, partial(self._if_served, happen), stale and partial(self._if_served, stale))
 
-        return await super()._request(name, if_served)
+    def _if_served(self, happen: Callable[[], T]) -> T:
+        self._check_served()
+        return happen()
 
     def _check_served(self) -> None:
         error = self.kept.declines
@@ -198,3 +243,8 @@ class MemoryLogStore(FaultyClient):
         self._is_closed = True
         for changed in self._watching:
             changed.set()
+
+
+def _state_and(read: Callable[[KeptLog], T], kept: KeptLog) -> tuple[int, T]:
+    """The revision of a state, and what is read from it."""
+    return kept.revision, read(kept)

@@ -110,9 +110,11 @@ class Nemesis:
             # A coordinator that locks its store ends when it does not know what it wrote; a supervisor restarts it.
             self._kinds += [
                 (1.2, "store answers lost", self._store.lose),
-                (0.7, "leader cut off as its append is late", self._store.outlive),
+                (0.7, "leader cut off in its append", self._store.outlive),
                 (0.3, "store full or freed", self._store.fill),
             ]
+            if cluster.kept_log.may_read_stale:
+                self._kinds.append((2, "member of the store lags", self._store.lag))
 
     async def run(self, for_ns: int) -> None:
         """Injects faults for `for_ns`, with pauses of up to seconds between them."""
@@ -133,6 +135,7 @@ class Nemesis:
         for one in list(self._paused.values()):
             self._resume(one)
         self._store.make_room()
+        self._cluster.kept_log.lagging = None
         for coordinator in self._cluster.coordinators:
             coordinator.heal_store()
             if coordinator.task is None:

@@ -24,6 +24,8 @@ class RequestFate(Enum):
     """It happens LATE_S later; the caller gets `Indefinite` now."""
     DOUBLED = auto()
     """It happens and is answered, and happens again LATE_S later."""
+    STALE = auto()
+    """A read is answered from an older state, which says how old it is. A write is answered."""
 
 
 LATE_S: Final = 5.0
@@ -63,7 +65,8 @@ class FaultyClient:
         self.after = after
         self._is_closed = False
 
-    async def _request(self, name: str, happen: Callable[[], T]) -> T:
+    async def _request(self, name: str, happen: Callable[[], T], stale: Callable[[], T] | None = None) -> T:
+        """One request; `stale` is what happens where its answer is an old one."""
         self._check_open()
         fate = await self.before(name)
         if self._is_closed or fate is RequestFate.LOST_BEFORE:
@@ -72,6 +75,8 @@ class FaultyClient:
             asyncio.get_running_loop().call_later(LATE_S, _unheard, happen)
         if fate is RequestFate.LATE:
             raise self._lost()
+        if fate is RequestFate.STALE:
+            happen = stale or happen
         try:
             result = happen()
         except Definite:

@@ -9,6 +9,7 @@ import asyncio
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
 
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.replica import KeptReplica
@@ -16,6 +17,8 @@ from leasehold.testing.requests import RequestFate, is_transaction
 
 LATENCY_S: Final = 0.01
 LOST_MAX: Final = 3
+LAG_MAX_NS: Final = 20 * SECOND_NS
+STALE_CHANCE: Final = 0.7
 APPENDS_CHANCE: Final = 0.5
 PATIENCE_S: Final = 2.0
 """How long a fault waits for an append."""
@@ -70,27 +73,46 @@ class StoreFaults:
         return f"the next {left} {'appends' if appends else 'requests'} of {one.name} to the store are lost"
 
     async def outlive(self) -> str | None:
-        """Makes the next append of the leader late, and cuts the leader off at once: another leads by then."""
+        """Makes the next append of the leader late, or loses its answer, and cuts the leader off at once. So another
+        leads by then, or followers show what the leader does not know of."""
         one = self._cluster.leading
         if one is None or one.cut_off:
             return None
-        is_late = asyncio.Event()
+        fate = self._random.choice((RequestFate.LATE, RequestFate.LOST_AFTER))
+        is_sent = asyncio.Event()
 
         async def before(request: str) -> RequestFate:
-            fate = await self._slow(request)
-            if is_late.is_set() or not is_transaction(request):
-                return fate
-            is_late.set()
-            return RequestFate.LATE
+            usual = await self._slow(request)
+            if is_sent.is_set() or not is_transaction(request):
+                return usual
+            is_sent.set()
+            return fate
 
         one.before = before
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await is_late.wait()
+                await is_sent.wait()
         except TimeoutError:
             return None
         one.cut_off_store()
-        return f"{one.name} is cut off from the store, and its append comes late"
+        what = "comes late" if fate is RequestFate.LATE else "is done"
+        return f"{one.name} is cut off from the store, and its append {what}"
+
+    async def lag(self) -> str | None:
+        """Lets the member of the store lag that one coordinator asks, so that some of its reads are answered without
+        the newest change."""
+        random, one = self._random, self._random.choice(self._cluster.coordinators)
+        self._cluster.kept_log.lag()
+        ends_ns = self._cluster.loop.now_ns() + random.randrange(LAG_MAX_NS)
+
+        async def before(request: str) -> RequestFate:
+            fate = await self._slow(request)
+            is_read = request.startswith(("get", "page"))
+            is_stale = is_read and random.random() < STALE_CHANCE and self._cluster.loop.now_ns() < ends_ns
+            return RequestFate.STALE if is_stale else fate
+
+        one.before = before
+        return f"the member of the store that {one.name} asks lags"
 
     async def fill(self) -> str | None:
         """Fills the log, so that it declines every write, or makes room."""

@@ -7,10 +7,9 @@ So a write is sent only over a connection over which the member has answered a q
 there is none, the write goes elsewhere. Once it was sent, only an answer which proves that it was not proposed leads to
 another try (`statuses`).
 
-**An answer is never older than one before.** The header of each answer has the revision of the member. Below the
-largest one that this client had seen when it sent the request, the answer is stale, and another member is asked. A
-cluster that was set back answers so, and so can members of some releases (`releases`). A read at such a member comes
-after a deletion of nothing: that is a write, so its answer has a revision at or above all that was answered before.
+**An answer is never older than one before** (`seen_revision`). The header of each answer has the revision of the
+member. A cluster that was set back answers with an older one, and so can members of some releases (`releases`). At such
+a member a deletion of nothing comes before each read.
 
 **All endpoints belong to one cluster.** Another cluster id than that of the first answer is `OtherStore`.
 """
@@ -49,6 +48,7 @@ from leasehold.metastorage.etcd.protobuf import M
 from leasehold.metastorage.etcd.releases import can_read_stale, check_release
 from leasehold.metastorage.etcd.statuses import TokenRefused
 from leasehold.metastorage.log.store import OtherStore, StoreDenied, StoreUnsuitable
+from leasehold.metastorage.seen_revision import SeenRevision
 from leasehold.metastorage.tries import DECLINES, Decline, MemberTurns, TryFailed
 from leasehold.wire.ports import Clock
 
@@ -58,8 +58,7 @@ class EtcdClient:
 
     def __init__(self, access: StoreAccess, clock: Clock, *, try_ns: int = STORE_TRY_NS) -> None:
         assert access.endpoints
-        self.revision = 0
-        """The largest one of any answer."""
+        self.seen = SeenRevision()
         self._access = access
         self._clock = clock
         self._try_ns = try_ns
@@ -155,24 +154,21 @@ class EtcdClient:
         release = await self._meet(endpoint)
         if isinstance(request, RangeRequest) and can_read_stale(release):
             await self._delete_nothing(endpoint, request)
-        seen = self.revision
+        asked_at = self.seen.newest
         answer = await self._ask(endpoint, method, request)
         self._check_cluster(endpoint.address, answer.header)
-        if 0 < answer.header.revision < seen:
-            why = f"its answer is of revision {answer.header.revision}, below {seen}: it lags, or etcd was set back"
-            raise TryFailed(why, may_happen=True)
-        self.revision = max(self.revision, answer.header.revision)
+        self.seen.take(answer.header.revision, asked_at=asked_at)
         return answer
 
     async def _delete_nothing(self, endpoint: EtcdEndpoint, request: RangeRequest) -> None:
-        """Raises `revision` to that of the newest write. No key of ours ends with a zero."""
+        """Sees the revision of the newest write. No key of ours ends with a zero."""
         nothing = DeleteRangeRequest(key=request.key + b"\0")
         try:
             answer = await self._ask(endpoint, DELETE_RANGE, nothing)
         except TryFailed as failed:
             raise TryFailed(failed.reason, may_happen=False) from failed
         self._check_cluster(endpoint.address, answer.header)
-        self.revision = max(self.revision, answer.header.revision)
+        self.seen.take(answer.header.revision, asked_at=0)
 
     async def _meet(self, endpoint: EtcdEndpoint) -> str:
         """The release of a member which may be asked, once it has answered over the connection that stands."""

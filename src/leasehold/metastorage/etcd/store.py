@@ -140,7 +140,7 @@ class EtcdStore:
 
     async def free_history(self) -> None:
         """Gives up what was overwritten before the previous call, so other users of etcd keep what is newer."""
-        end, self._history_end = self._history_end, self._client.revision
+        end, self._history_end = self._history_end, self._client.seen.newest
         if end == 0:
             return
         try:
