@@ -68,14 +68,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a follower that answers unconfirmed",
-        invariant="INV-READ-1",
+        invariant="INV-READ-2",
         rule="a follower answers as of a revision that was read from the store after the request came",
         edits=(Edit("Follower._confirmed", "await self._storage.confirm()", "0"),),
         hunters=("tests/sim/test_followers.py",),
     ),
     Mutant(
         name="a leader that answers beside its own append",
-        invariant="INV-READ-1",
+        invariant="INV-READ-2",
         rule="a leader answers a client once it knows how its append under way ended: followers may show it already",
         edits=(Edit("Writer.settled", "await self._known.wait()", "return"),),
         hunters=("tests/sim/test_followers.py",),

@@ -18,6 +18,9 @@ from leasehold.core.words.records import (
     Right,
     Step,
 )
+from leasehold.testing.catalog_operations import CatalogAnswer, operations
+from leasehold.testing.clients import ClientStatement
+from leasehold.testing.news import ClientHistory
 from tests.sim.broken_histories import BROKEN, breaks
 from tests.sim.record_words import (
     IN_USE,
@@ -27,6 +30,7 @@ from tests.sim.record_words import (
     database,
     delete,
     grant,
+    hex_128,
     login,
     principal,
     procedure,
@@ -106,6 +110,18 @@ def an_answer_with_a_table_of_a_later_revision(told):
     before = told.revision
     told.said("CREATE TABLE d.t (a INT)", table())
     told.answers(before, ("d", "t"), floor=before)
+
+
+@breaks("INV-READ-2")
+def a_table_that_one_coordinator_shows_and_the_next_one_does_not(told):
+    """The statement has no answer: it may have happened, and been rolled back. But nothing shows the table again."""
+    created = ClientStatement(id=hex_128(1), text="CREATE TABLE d.t (a INT)", asked_ns=1)
+    answers = [
+        CatalogAnswer(what="SHOW TABLES", asked_ns=at, answered_ns=at + 1, revision=7, shown=frozenset(tables))
+        for at, tables in ((2, [("d", "t")]), (4, []), (6, [("d", "t")]))
+    ]
+    told.oracle.saw(ClientHistory(operations=tuple(operations([created], answers))))
+    told.step()
 
 
 # ---------------------------------------------------------------- who may read

@@ -16,7 +16,9 @@ from leasehold.limits.statements import HISTORY_ROWS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.servelog import read_serve_log
 from leasehold.testing.catalog import Model, parsed
+from leasehold.testing.catalog_operations import operations
 from leasehold.testing.catalog_rows import TableRow
+from leasehold.testing.linearizability import Undecided, check
 from leasehold.wire.blocking import BlockingConnection
 from tests.soak.ledger import Ledger, TableLedger, Told
 
@@ -26,11 +28,15 @@ OUTCOME_SECONDS = 30
 class Checks:
     """Notes in the ledger what does not hold."""
 
-    def __init__(self, address: str, directory: Path, ledger: Ledger, tables: dict[str, TableLedger]) -> None:
+    def __init__(
+        self, address: str, directory: Path, ledger: Ledger, tables: dict[str, TableLedger], altered: str
+    ) -> None:
         self._address = address
         self._directory = directory
         self._ledger = ledger
         self._tables = tables
+        self._altered = altered
+        """The table whose columns come and go."""
 
     def run(self) -> list[dict[str, Any]]:
         """Answers the statements that took longer than their bound: the caller knows what was broken meanwhile."""
@@ -42,6 +48,7 @@ class Checks:
                 self._check_outcomes(cluster)
                 self._check_catalog(cluster)
                 self._check_rows(cluster)
+            self._check_history()
         except LeaseholdError as error:
             self._ledger.violated(f"liveness: all is mended, and yet: {type(error).__name__} [{error.code}] {error}")
         return late
@@ -83,6 +90,16 @@ class Checks:
                     one.heard = again
         finally:
             connection.close()
+
+    def _check_history(self) -> None:
+        """INV-READ-2: what the clients asked about tables, and were answered by any coordinator, is linearizable."""
+        ledger, altered = self._ledger, tuple(self._altered.split("."))
+        found = check(operations(ledger.statements, ledger.catalog_answers, columns_of=frozenset({altered})))
+        ledger.count("histories")
+        if isinstance(found, Undecided):
+            ledger.count("undecided histories")
+        else:
+            ledger.violated(found and f"INV-READ-2: {found}")
 
     def _check_catalog(self, cluster: Cluster) -> None:
         """The catalog is what the acknowledged statements make of it, in the order of their revisions."""

@@ -20,11 +20,15 @@ import pyarrow as pa
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
-from leasehold.core.words.messages import Receipt
+from leasehold.core.words.messages import Execute, Receipt, Rows
+from leasehold.core.words.statements import fold
 from leasehold.errors import Definite, Indefinite, LeaseholdError, OutcomeUnknown
-from leasehold.ids import StatementId
+from leasehold.ids import LoginToken, StatementId
 from leasehold.limits.units import SECOND_NS
+from leasehold.testing.catalog_operations import CatalogAnswer
+from leasehold.testing.linearizability import CatalogObject
 from leasehold.testing.statements import DATABASES, TABLES, VIEWS, some_statement
+from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from tests.soak.checks import Checks
@@ -44,6 +48,7 @@ ADMINISTRATOR, PASSWORD = "root", "p"
 FIRST_NUMBER = 1_000
 """Of rows in the tables that change; smaller ones are defaults of columns that came later."""
 STOP_NS = 20 * SECOND_NS
+ASK_NS = 2 * SECOND_NS
 
 now_ns = BoottimeClock().now_ns
 
@@ -74,7 +79,7 @@ class Clients:
         self.tables = {name: TableLedger() for name in SOAKED}
         self._written: set[int] = set()
         self._threads: list[threading.Thread] = []
-        self._checks = Checks(address, directory, self.ledger, self.tables)
+        self._checks = Checks(address, directory, self.ledger, self.tables, ALTERED)
 
     # ------------------------------------------------------------ told from outside
 
@@ -87,7 +92,7 @@ class Clients:
             for text in ["CREATE DATABASE soak", *(f"CREATE TABLE {name} {what}" for name, what in SOAKED.items())]:
                 self._ask(cluster, text, modelled=False)
         works = [self._change_the_catalog] * SCHEMA_CLIENTS + [self._alter_a_column, self._use_changing_tables]
-        works.append(self._read_a_view)
+        works += [self._read_a_view, self._ask_each_coordinator]
         for table in SOAKED:
             works += [_on(self._append, table), _on(self._scan, table)]
         for work in works:
@@ -177,6 +182,32 @@ class Clients:
             self._column.is_now(adding)
         elif isinstance(told.heard, Definite):
             self._column.is_now(there)
+
+    def _ask_each_coordinator(self, cluster: Cluster, random: Random) -> None:
+        """One after another, without a pause between them: so one may show what another does not show yet."""
+        addresses = self._address.split(",")
+        if self._people:
+            cluster.sql("SHOW DATABASES")  # logs in
+        for address in random.sample(addresses, len(addresses)):
+            with contextlib.suppress(LeaseholdError):  # it is down, or knows that it can't tell
+                for text, of in (("SHOW TABLES", ()), (f"DESCRIBE {ALTERED}", tuple(ALTERED.split(".")))):
+                    self._ask_one(address, text, of, cluster.hand_on())
+
+    def _ask_one(self, address: str, text: str, of: CatalogObject, login: LoginToken | None) -> None:
+        connection, asked_ns = BlockingConnection(address), now_ns()
+        request = Execute(cluster_id=None, statement=StatementId(self._entropy.hex_128()), text=text, login=login)
+        try:
+            pages = [page for page in connection.stream(request, ASK_NS) if isinstance(page, Rows)]
+        finally:
+            connection.close()
+        words = 1 if of else 2
+        named = frozenset((*of, *(fold(str(word)) for word in row[:words])) for page in pages for row in page.rows)
+        what = f"{text} at {address}"
+        self.ledger.shown(
+            CatalogAnswer(
+                what=what, asked_ns=asked_ns, answered_ns=now_ns(), revision=pages[0].revision, shown=named, of=of
+            )
+        )
 
     def _append(self, table: str, cluster: Cluster, random: Random) -> None:
         number = self.tables[table].begin(random.choice((1, 10, random.randint(1, KEYS_PER_APPEND))))

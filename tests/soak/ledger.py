@@ -11,6 +11,7 @@ from leasehold.core.words.messages import Receipt
 from leasehold.core.words.records import Outcome
 from leasehold.errors import Definite
 from leasehold.ids import StatementId
+from leasehold.testing.catalog_operations import CatalogAnswer
 
 KEYS_PER_APPEND = 1_000
 VIOLATIONS_MAX = 20
@@ -101,6 +102,8 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.statements: list[Told] = []
+        self.catalog_answers: list[CatalogAnswer] = []
+        """Of single coordinators, also of those that do not lead."""
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
 
@@ -108,6 +111,11 @@ class Ledger:
         with self._lock:
             self.statements.append(told)
             self.counts["statements"] += 1
+
+    def shown(self, answer: CatalogAnswer) -> None:
+        with self._lock:
+            self.catalog_answers.append(answer)
+            self.counts["catalog answers"] += 1
 
     def count(self, what: str, by: int = 1) -> None:
         with self._lock:

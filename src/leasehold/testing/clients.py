@@ -44,6 +44,9 @@ class ClientStatement(msgspec.Struct, kw_only=True):
 
     id: StatementId
     text: str
+    asked_ns: int = 0
+    answered_ns: int = 0
+    """When its client heard that; 0 where it was found out later."""
     heard: Receipt | Definite | None = None
 
     @property
@@ -107,7 +110,7 @@ class Client:
     async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> Receipt | None:
         """Asks one statement until it ends, patience ends or its timeout passes; returns its receipt."""
         cluster = self._cluster
-        one = ClientStatement(id=StatementId(cluster.entropy.hex_128()), text=text)
+        one = ClientStatement(id=StatementId(cluster.entropy.hex_128()), text=text, asked_ns=cluster.loop.now_ns())
         self._asked.append(one)
         try:
             answer = await self._run(one.id, text, patience_s, timeout_ns)
@@ -119,6 +122,7 @@ class Client:
             assert not isinstance(answer, Rows), "it is no question"
             one.heard = answer
         if one.heard is not None:
+            one.answered_ns = cluster.loop.now_ns()
             self._on_end(one, one.heard)
         return one.heard if isinstance(one.heard, Receipt) else None
 

@@ -63,6 +63,7 @@ class CampaignTally(msgspec.Struct, kw_only=True):
     batches: int = 0
     scans: int = 0
     writes: int = 0
+    undecided: int = 0
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     violations: int = 0
     real_seconds: float = 0.0
@@ -78,6 +79,7 @@ class CampaignTally(msgspec.Struct, kw_only=True):
         self.batches += outcome.batches
         self.scans += outcome.scans
         self.writes += outcome.writes
+        self.undecided += outcome.undecided
         self.faults.update(outcome.faults)
         self.cluster_seconds += real_seconds
 
@@ -200,6 +202,7 @@ def _show(tally: CampaignTally, output: Output, digest: str | None) -> None:
         "writes": tally.writes,
         "scans": tally.scans,
         "batches_checked": tally.batches,
+        "undecided_histories": tally.undecided,
         "violations": tally.violations,
     }
     if digest is not None:

@@ -31,6 +31,7 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.testing.history import Committed, Elected
+from leasehold.testing.linearizability import Operation
 from leasehold.testing.log_news import Acknowledged, EntryAppended, LeftUnknown, ReplicaMoved
 from leasehold.testing.vault import VaultStep
 
@@ -322,6 +323,12 @@ class CatalogRead(msgspec.Struct, frozen=True, kw_only=True):
     """Database and name, as SHOW TABLES tells them."""
 
 
+class ClientHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the clients of a run asked about tables, and were answered; told once, at its end."""
+
+    operations: tuple[Operation, ...]
+
+
 ScannedRows: TypeAlias = "Counter[str] | Mapping[SegmentId, int]"
 
 
@@ -370,6 +377,7 @@ SimulatedEvent: TypeAlias = (
     | Crossed
     | Answered
     | CatalogRead
+    | ClientHistory
     | Scanned
     | HandedOut
     | Wrote

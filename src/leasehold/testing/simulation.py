@@ -25,14 +25,17 @@ from leasehold.errors import CheckFailed, Definite, gravest
 from leasehold.ids import LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.availability import Availability
+from leasehold.testing.catalog_operations import operations
 from leasehold.testing.clients import Client, ClientStatement, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.coordinator_calls import Account
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.invariants.liveness import healed
+from leasehold.testing.invariants.read2 import JudgedHistories
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.nemesis import Nemesis
+from leasehold.testing.news import ClientHistory
 from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.questions import Questioner
@@ -92,6 +95,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     batches: int
     scans: int
     writes: int
+    undecided: int
+    """1 if it could not be decided whether what clients were answered is linearizable (INV-READ-2)."""
     faults: dict[str, int]
     digest: str
     trace: tuple[str, ...]
@@ -123,6 +128,7 @@ class Simulation:
             oracle=oracle,
             supervised=True,
         )
+        self.cluster.kept_log.may_read_stale = seed % 4 == 1
         self.asked: list[ClientStatement] = []
         self.writes: Counter[WriteFate] = Counter()
         self.scans = 0
@@ -135,6 +141,7 @@ class Simulation:
         self._viewer = VIEWER if self._people else None
         self._turn = TakerTurn(seed % len(TakerTurn))
         self._login: LoginToken | None = None
+        self._questioners: list[Questioner] = []
 
     async def run(self) -> None:
         """Raises `InvariantViolated`, or `CheckFailed` if the end of the run is wrong."""
@@ -199,7 +206,8 @@ class Simulation:
         if self._people:
             ways = ways_to_take(READER, *PASSWORDS, by_role=self._by_role)
             clients.append(self._client().take_and_give_back(ways))
-        clients.append(Questioner(self.cluster, self._fork(), self._oracle, self._login).run())
+        self._questioners.append(Questioner(self.cluster, self._fork(), self._oracle, self._login))
+        clients.append(self._questioners[-1].run())
         rows = itertools.count(1)
         writers = [self._writer("w1", rows, group, self._account(WRITER)).run(NAMES)]
         reader = self._reader("r1", group, self._account(READER)).run(NAMES)
@@ -316,6 +324,8 @@ class Simulation:
         await check_outcomes(cluster, self.asked, self._on_end, self._login)
         first_seen = self._oracle.history.first_seen
         await check_catalog(cluster, self.asked, self._login, wrote=lambda one: keys.statement(one) in first_seen)
+        answers = [answer for one in self._questioners for answer in one.answers]
+        self._oracle.saw(ClientHistory(operations=tuple(operations(self.asked, answers))))
         finish(self._oracle)
 
     def outcome(self, loop: VirtualLoop) -> RunResult:
@@ -332,6 +342,7 @@ class Simulation:
             batches=self.batches,
             scans=self.scans,
             writes=self.writes[WriteFate.COMMITTED],
+            undecided=self._oracle.recall(JudgedHistories).undecided,
             faults=dict(sorted(self._nemesis.faults.items())),
             digest=self._oracle.digest(),
             trace=tuple(self._oracle.trace),

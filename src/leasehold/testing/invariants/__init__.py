@@ -19,6 +19,7 @@ from leasehold.testing.invariants import (
     log2,
     log3,
     read1,
+    read2,
     rec1,
     rec2,
     rec3,
@@ -55,6 +56,7 @@ INVARIANTS = (
     Invariant("INV-REC-3", rec3.check, rec3.HEARS),
     Invariant("INV-VIEW-1", view1.check, view1.HEARS),
     Invariant("INV-READ-1", read1.check, read1.HEARS),
+    Invariant("INV-READ-2", read2.check, read2.HEARS),
     Invariant("INV-RIGHT-1", right1.check, right1.HEARS),
 )
 
