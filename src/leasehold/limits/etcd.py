@@ -9,6 +9,8 @@ ETCD_LOGIN_NS: Final = 2 * SECOND_NS
 """One try to log in: a member hashes the password on purpose slowly."""
 ETCD_LOGIN_PAUSE_NS: Final = SECOND_NS
 """A password that a member has refused is not sent to it again for this time."""
+ETCD_MEMBERSHIP_NS: Final = 2 * SECOND_NS
+"""One try to change who is a member, and how long the members may take to hear of it."""
 ETCD_KEEPALIVE_NS: Final = 10 * SECOND_NS
 """Between pings while a watch is open; etcd ends connections with pings less than 5 s apart."""
 ETCD_KEEPALIVE_TIMEOUT_NS: Final = 2 * SECOND_NS

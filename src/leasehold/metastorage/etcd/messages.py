@@ -152,6 +152,7 @@ class EtcdMember(EtcdMessage, frozen=True, kw_only=True):
 
     id: Annotated[int, 1] = 0
     name: Annotated[str, 2] = ""
+    peer_urls: Annotated[tuple[str, ...], 3] = ()
     client_urls: Annotated[tuple[str, ...], 4] = ()
     is_learner: Annotated[bool, 5] = False
 
@@ -160,6 +161,24 @@ class MemberListResponse(EtcdAnswer, frozen=True, kw_only=True):
     """The members as far as the asked one knows them; the header has no revision."""
 
     members: Annotated[tuple[EtcdMember, ...], 2] = ()
+
+
+class MemberAddRequest(EtcdMessage, frozen=True, kw_only=True):
+    """Adds a member that will listen at `peer_urls` for the others."""
+
+    peer_urls: Annotated[tuple[str, ...], 1] = ()
+
+
+class MemberAddResponse(EtcdAnswer, frozen=True, kw_only=True):
+    """Answers `MemberAddRequest`: the new member has an id, and no name until it starts."""
+
+    member: Annotated[EtcdMember, 2] = EtcdMember()
+
+
+class MemberRemoveRequest(EtcdMessage, frozen=True, kw_only=True):
+    """Removes a member for good: nobody counts its votes any more, and its process ends."""
+
+    id: Annotated[int, 1] = 0
 
 
 class AuthenticateRequest(EtcdMessage, frozen=True, kw_only=True):
@@ -198,4 +217,6 @@ COMPACT: Final = EtcdMethod("/etcdserverpb.KV/Compact", CompactionRequest, EtcdA
 WATCH: Final = EtcdMethod("/etcdserverpb.Watch/Watch", WatchRequest, WatchResponse)
 STATUS: Final = EtcdMethod("/etcdserverpb.Maintenance/Status", EtcdMessage, StatusResponse, needs_leader=False)
 MEMBER_LIST: Final = EtcdMethod("/etcdserverpb.Cluster/MemberList", EtcdMessage, MemberListResponse, needs_leader=False)
+MEMBER_ADD: Final = EtcdMethod("/etcdserverpb.Cluster/MemberAdd", MemberAddRequest, MemberAddResponse)
+MEMBER_REMOVE: Final = EtcdMethod("/etcdserverpb.Cluster/MemberRemove", MemberRemoveRequest, EtcdAnswer)
 AUTHENTICATE: Final = EtcdMethod("/etcdserverpb.Auth/Authenticate", AuthenticateRequest, AuthenticateResponse)

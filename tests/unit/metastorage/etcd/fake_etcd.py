@@ -17,7 +17,9 @@ from leasehold.metastorage.etcd.messages import (
     AUTHENTICATE,
     COMPACT,
     DELETE_RANGE,
+    MEMBER_ADD,
     MEMBER_LIST,
+    MEMBER_REMOVE,
     RANGE,
     STATUS,
     TXN,
@@ -36,7 +38,8 @@ from leasehold.metastorage.etcd.messages import (
 from leasehold.metastorage.etcd.protobuf import decode, encode
 from leasehold.wire.clock import BoottimeClock
 
-METHODS = {one.path: one for one in (RANGE, TXN, DELETE_RANGE, COMPACT, STATUS, MEMBER_LIST, AUTHENTICATE, WATCH)}
+_METHODS = (RANGE, TXN, DELETE_RANGE, COMPACT, STATUS, MEMBER_LIST, MEMBER_ADD, MEMBER_REMOVE, AUTHENTICATE, WATCH)
+METHODS = {one.path: one for one in _METHODS}
 Script = Callable[[Any], Awaitable[EtcdAnswer | bytes]]
 
 

@@ -21,7 +21,10 @@ from leasehold.metastorage.etcd.messages import (
     EtcdKeyValue,
     EtcdMember,
     EtcdMessage,
+    MemberAddRequest,
+    MemberAddResponse,
     MemberListResponse,
+    MemberRemoveRequest,
     PutRequest,
     RangeRequest,
     RangeResponse,
@@ -58,6 +61,8 @@ REQUESTS = {
         create_request=WatchCreateRequest(key=b"a/b/c", start_revision=301, fragment=True)
     ),
     "": EtcdMessage(),
+    "0a16687474703a2f2f3132372e302e302e313a3230303032": MemberAddRequest(peer_urls=("http://127.0.0.1:20002",)),
+    "08feffffffffffffffff01": MemberRemoveRequest(id=-2),
     "0a096c65617365686f6c64120470617373": AuthenticateRequest(name="leasehold", password="pass"),
 }
 ANSWERS = [
@@ -108,10 +113,20 @@ ANSWERS = [
         MemberListResponse(
             header=HEADER,
             members=(
-                EtcdMember(id=7, name="m1", client_urls=("http://h1:2379", "http://127.0.0.1:2379")),
+                EtcdMember(
+                    id=7,
+                    name="m1",
+                    peer_urls=("http://h1:2380",),
+                    client_urls=("http://h1:2379", "http://127.0.0.1:2379"),
+                ),
                 EtcdMember(id=8, is_learner=True),
             ),
         ),
+    ),
+    (
+        # The list of all members follows, which is not used.
+        "121a08091a16687474703a2f2f3132372e302e302e313a32303030321a020807",
+        MemberAddResponse(header=HEADER, member=EtcdMember(id=9, peer_urls=("http://127.0.0.1:20002",))),
     ),
     ("12066162632e3132", AuthenticateResponse(header=HEADER, token="abc.12")),
 ]
