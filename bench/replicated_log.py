@@ -74,7 +74,7 @@ def members(engine: str) -> Generator[Mapping[str, str]]:
         local.draw(ENGINES[engine], 3)
         try:
             for process in local.processes():
-                local.start(process)
+                local.start(process, is_new=True)
             local.protect(lambda _: time.sleep(0.1))
             yield local.settings()
         finally:

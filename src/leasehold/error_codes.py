@@ -149,6 +149,7 @@ class ErrorCode(StrEnum):
     NO_META_STORAGE = auto()
     NO_NODE = auto()
     NO_PROCEDURE = auto()
+    NO_QUORUM = auto()
     NO_REPLICA = auto()
     NO_SEGMENT = auto()
     NO_STATEMENT = auto()

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from leasehold.metastorage.access import StoreAccess
+
 
 class LocalMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ports of a member."""
@@ -40,8 +42,30 @@ class LocalEngine(Protocol):
         """Raises `BadSettings` (NO_STORE) where it can't run."""
         ...
 
-    def command(self, directory: Path, members: Mapping[str, LocalMember], token: str) -> list[str]:
-        """Starts the member whose directory it is, among all members by their names."""
+    def command(self, directory: Path, members: Mapping[str, LocalMember], token: str, *, is_new: bool) -> list[str]:
+        """Starts the member whose directory it is, among all members by their names. Only in a new cluster may it begin
+        without data, and be counted at once."""
+        ...
+
+    def is_member(self, command: Sequence[str], directory: Path) -> bool:
+        """Whether a process with this command is the member whose directory it is."""
+        ...
+
+    def has_data(self, directory: Path) -> bool:
+        """Whether the member whose directory it is has stored anything."""
+        ...
+
+    def is_damage(self, words: str) -> bool:
+        """Whether a member that has ended says with these words that it can't use its data."""
+        ...
+
+    def is_together(self, access: StoreAccess) -> bool:
+        """Whether all these members answer, and one of them leads. Raises definite errors."""
+        ...
+
+    def replace(self, member: LocalMember, others: StoreAccess) -> None:
+        """Prepares the other members for one that lost its data, and starts again with none. Raises `Indefinite` if
+        this has to be called again."""
         ...
 
     def protect(self, addresses: Sequence[str], password: str, wait: Callable[[str], None]) -> None:

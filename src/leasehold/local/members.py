@@ -3,24 +3,32 @@
 Their ports are drawn once and written down before the first member starts, since the members know each other by them.
 The number of coordinators stands beside them, for an `up` that follows one that was killed. The members let in only
 who knows a password, which lies in a file for the owner of the cluster.
+
+**A member that lost its data** must not go on as if it had never had any: what it voted for and stored counts with the
+others. The cluster's own file is written after the members have worked together. From then on a member without data is
+one that lost it, and joins through the others (`rejoin`).
 """
 
+import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, Refused
-from leasehold.limits.processes import STORE_MEMBERS
+from leasehold.limits.processes import STOP_WAIT_NS, STORE_MEMBERS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.engine import LocalEngine, LocalMember
 from leasehold.local.etcd import LocalEtcd
 from leasehold.local.files import write_whole
 from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
 from leasehold.local.zookeeper import LocalZooKeeper
+from leasehold.metastorage.access import StoreAccess
 
 MEMBERS_FILE: Final = "members.json"
 PASSWORD_FILE: Final = "members.password"  # noqa: S105 - the name of a file
@@ -107,17 +115,66 @@ class LocalMembers:
         """The settings as options of a command."""
         return [word for name, value in self.settings().items() for word in (f"--{name.replace('_', '-')}", value)]
 
-    def start(self, process: Process) -> None:
-        """Starts a member; it has joined the others once most of them run."""
-        file = self._read()
-        assert file is not None
-        process.run(ENGINES[file.engine].command(process.directory, file.members, LOG_NAME))
+    def start(self, process: Process, *, is_new: bool) -> None:
+        """Starts a member; it has joined the others once most of them run. Only in a new cluster it may begin without
+        data."""
+        file = self._members_file()
+        process.run(ENGINES[file.engine].command(process.directory, file.members, LOG_NAME, is_new=is_new))
+
+    def stop(self, process: Process) -> None:
+        """Ends a member, also one whose directory was deleted while it ran, and with it the file that names its
+        process."""
+        process.stop()
+        engine = self._engine()
+        for one in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if engine.is_member(one.cmdline(), process.directory):
+                    one.kill()
+                    one.wait(STOP_WAIT_NS / SECOND_NS)
+
+    def are_whole(self) -> bool:
+        """Whether all run, and have data."""
+        return all(one.running() is not None and self.has_data(one) for one in self.processes())
+
+    def has_data(self, process: Process) -> bool:
+        """As `LocalEngine.has_data`."""
+        return self._engine().has_data(process.directory)
+
+    def is_damage(self, words: str) -> bool:
+        """As `LocalEngine.is_damage`."""
+        return self._engine().is_damage(words)
+
+    def is_together(self, processes: Sequence[Process]) -> bool:
+        """As `LocalEngine.is_together`."""
+        return self._engine().is_together(self.access(processes))
+
+    def replace(self, process: Process, others: Sequence[Process]) -> None:
+        """As `LocalEngine.replace`."""
+        self._engine().replace(self._members_file().members[process.name], self.access(others))
 
     def protect(self, wait: Callable[[str], None]) -> None:
         """As `LocalEngine.protect`, for members that run."""
         file = self._read()
         if file is not None and self._password_file.exists():
             ENGINES[file.engine].protect(_addresses(file), self._password_file.read_text(), wait)
+
+    def _engine(self) -> LocalEngine:
+        return ENGINES[self._members_file().engine]
+
+    def access(self, processes: Sequence[Process]) -> StoreAccess:
+        """Where these members are, and how they know their user."""
+        members = self._members_file().members
+        has_login = self._password_file.exists()
+        return StoreAccess(
+            endpoints=tuple(f"{LOOPBACK}:{members[one.name].client}" for one in processes),
+            user=self._engine().user if has_login else None,
+            password_file=self._password_file if has_login else None,
+        )
+
+    def _members_file(self) -> _MembersFile:
+        file = self._read()
+        assert file is not None, "there are members"
+        return file
 
     def _read(self) -> _MembersFile | None:
         try:

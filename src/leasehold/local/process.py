@@ -19,6 +19,7 @@ from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 _LOG_TAIL_BYTES = 4096
+_LOG_HEAD_BYTES: Final = 64 * 1024
 _SHELL: Final = "/bin/sh"
 _WHEN_RELEASED: Final = 'read -r _ && exec "$@" </dev/null'
 """Becomes the process, with the same pid, as soon as it reads a line; exits if stdin ends before."""
@@ -129,6 +130,13 @@ class Process:
             if not self.wait_until_gone():
                 self.signal(signal.SIGKILL)
                 self.wait_until_gone()
+
+    def first_words(self) -> str:
+        """The beginning of its log since `start`, if this object started it."""
+        with contextlib.suppress(FileNotFoundError), self.log.open("rb") as log:
+            log.seek(self._log_began)
+            return log.read(_LOG_HEAD_BYTES).decode("utf-8", "replace")
+        return ""
 
     def last_words(self) -> str:
         """The error that ended it, else the last line of its log; since `start`, if this object started it."""

@@ -50,6 +50,7 @@ from leasehold.local.members import MEMBERS_FILE, PASSWORD_FILE, LocalMembers
 from leasehold.local.patience import ProcessPatience
 from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
+from leasehold.local.rejoin import MemberStart
 from leasehold.local.wait import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
@@ -127,7 +128,8 @@ class LocalCluster:
             if file is not None:
                 names = tuple(sorted({*names, *file.nodes}, key=lambda name: (len(name), name)))
                 processes = [*self.coordinators(), *(Process(self.directory / name) for name in names)]
-                if all(process.running() and read_address(process.directory) for process in processes):
+                up = all(process.running() and read_address(process.directory) for process in processes)
+                if up and self._members.are_whole():
                     raise Refused(
                         f"a cluster already runs in {self.directory}",
                         code=ErrorCode.RUNNING,
@@ -137,9 +139,7 @@ class LocalCluster:
             patience = self._patience()
             if engine is not None and coordinators is not None:
                 self._members.draw(engine, coordinators)
-            for member in self._members.processes():
-                if member.running() is None:
-                    self._members.start(member)
+            self._start_members(self._members.processes(), patience, is_new=file is None)
             self._members.protect(lambda what: patience.wait(what, self._members.processes()))
             needed = self._members.processes()
             addresses = self._start_coordinators(self._known_coordinators(file), patience, needed)
@@ -154,6 +154,15 @@ class LocalCluster:
                 reset = f"`leasehold node reset --dir {typed(self.directory / name)}`"
                 self._tell(f"{name} was removed from the cluster and is not started; {reset} makes it a new node")
             return file
+
+    def _start_members(self, wanted: Sequence[Process], patience: ProcessPatience, *, is_new: bool) -> None:
+        """Starts those that do not run. Of a cluster that is not new they work together then, if most of them run."""
+        if not is_new:
+            MemberStart(self._members, patience).start(wanted)
+            return
+        for member in wanted:
+            if member.running() is None:
+                self._members.start(member, is_new=True)
 
     def _start_nodes(
         self, names: tuple[str, ...], coordinators: Mapping[str, str], patience: ProcessPatience
@@ -203,6 +212,8 @@ class LocalCluster:
             for process in running:
                 process.stop()
             stopped += [process.name for process in running]
+        for member in self._members.processes():  # a directory that was deleted does not tell that its process runs
+            self._members.stop(member)
         return stopped
 
     def start_coordinator(self, address: str | None) -> str:
@@ -238,7 +249,8 @@ class LocalCluster:
                 self._spawn_coordinator(process, None)
 
     def start(self, name: str) -> Process:
-        """Starts a process of the cluster by its name or number. Raises `Refused` if it runs, and as `start_node`."""
+        """Starts a process of the cluster by its name or number. Raises `Refused` if it runs, as `start_node`, and for
+        a member of the store as `MemberStart.start`."""
         process = self.node(name)
         file = read_cluster_file(self.directory)
         if process.name in file.nodes:
@@ -249,7 +261,8 @@ class LocalCluster:
         if process.name in file.coordinators:
             self._start_coordinators({process.name: file.coordinators[process.name]}, self._patience())
         else:
-            self._members.start(process)
+            with self._alone():
+                self._start_members([process], self._patience(), is_new=False)
         return process
 
     def start_node(self, process: Process) -> str:

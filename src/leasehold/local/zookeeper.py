@@ -3,6 +3,7 @@
 A member has a directory with its configuration, `zoo.cfg`, and what it keeps, `data`.
 """
 
+import asyncio
 import importlib.util
 import os
 import shutil
@@ -12,9 +13,13 @@ from typing import Final
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
+from leasehold.limits.log import STORE_TRY_NS
 from leasehold.local.engine import LocalMember
 from leasehold.local.files import make_directory
 from leasehold.local.ports import LOOPBACK
+from leasehold.metastorage.access import StoreAccess
+from leasehold.metastorage.tries import TryFailed
+from leasehold.metastorage.zookeeper.status import ask_status
 
 CONFIGURATION: Final = "zoo.cfg"
 _JARS: Final = (
@@ -47,14 +52,42 @@ class LocalZooKeeper:
         find_java()
         find_jars()
 
-    def command(self, directory: Path, members: Mapping[str, LocalMember], token: str) -> list[str]:
+    def command(self, directory: Path, members: Mapping[str, LocalMember], token: str, *, is_new: bool) -> list[str]:
         """As `LocalEngine.command`. Raises as `check`."""
         del token  # members of ZooKeeper know each other by their ports alone
-        write_member(directory, members)
+        write_member(directory, members, is_new=is_new)
         return zookeeper_command(directory, find_jars())
+
+    def is_member(self, command: Sequence[str], directory: Path) -> bool:
+        """As `LocalEngine.is_member`."""
+        return list(command[-2:]) == [_MAIN, str(directory / CONFIGURATION)]
+
+    def has_data(self, directory: Path) -> bool:
+        """As `LocalEngine.has_data`."""
+        stored = directory / "data/version-2"
+        return any(stored.glob("snapshot.*")) or any(stored.glob("log.*"))
+
+    def is_damage(self, words: str) -> bool:
+        """As `LocalEngine.is_damage`."""
+        return "Unable to load database on disk" in words
+
+    def is_together(self, access: StoreAccess) -> bool:
+        """As `LocalEngine.is_together`."""
+        return asyncio.run(_is_together(access))
+
+    def replace(self, member: LocalMember, others: StoreAccess) -> None:
+        """As `LocalEngine.replace`: a member without data does not vote until it has that of a leader."""
 
     def protect(self, addresses: Sequence[str], password: str, wait: Callable[[str], None]) -> None:
         """As `LocalEngine.protect`: whatever a user of ZooKeeper makes is for that user alone from the beginning."""
+
+
+async def _is_together(access: StoreAccess) -> bool:
+    try:
+        statuses = [await ask_status(address, None, timeout_ns=STORE_TRY_NS) for address in access.endpoints]
+    except TryFailed:
+        return False
+    return any(status.leads for status in statuses)
 
 
 def find_java() -> str:
@@ -80,11 +113,15 @@ def find_jars(patterns: Sequence[str] = _JARS) -> list[Path]:
     return [path for paths in found for path in paths]
 
 
-def write_member(directory: Path, members: Mapping[str, LocalMember], more: Mapping[str, str] | None = None) -> None:
+def write_member(
+    directory: Path, members: Mapping[str, LocalMember], more: Mapping[str, str] | None = None, *, is_new: bool = True
+) -> None:
     """Writes the configuration of the member whose directory it is, among all members by their names in an order that
     stays. It listens on the loopback interface only. `more` are further settings."""
     data = directory / "data"
     make_directory(data)
+    if is_new:
+        (data / "initialize").touch()  # the next start deletes it
     names = list(members)
     settings = {
         "dataDir": str(data),
@@ -133,6 +170,8 @@ def zookeeper_command(directory: Path, jars: Sequence[Path]) -> list[str]:
         "-XX:+ExitOnOutOfMemoryError",
         "-Dlog4j2.level=WARN",
         "-Djava.net.preferIPv4Stack=true",
+        # Without data and the file `initialize` it does not vote.
+        "-Dzookeeper.db.autocreate=false",
         "-Dzookeeper.jmx.log4j.disable=true",
         "-cp",
         os.pathsep.join(map(str, jars)),

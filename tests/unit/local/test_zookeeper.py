@@ -48,6 +48,20 @@ def test_a_member_listens_on_the_loopback_alone_and_knows_the_others(tmp_path: P
     assert (tmp_path / "meta-2" / "data" / "myid").read_text() == "2"
 
 
+def test_a_member_votes_without_data_in_a_new_cluster_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("leasehold.local.zookeeper.find_jars", list)  # on a machine without PySpark too
+    members = {f"meta-{n}": LocalMember(client=n, peer=10 + n, election=20 + n) for n in (1, 2, 3)}
+    for is_new in (True, False):
+        directory = tmp_path / str(is_new) / "meta-2"
+        command = LocalZooKeeper().command(directory, members, "", is_new=is_new)
+        assert "-Dzookeeper.db.autocreate=false" in command
+        assert (directory / "data" / "initialize").exists() == is_new
+
+
 def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(BadSettings, match="has no Java") as caught:
