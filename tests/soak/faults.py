@@ -1,6 +1,7 @@
 """What is done to a real cluster, drawn from a seed: one thing is broken or mended after the other, at most
 `BROKEN_MAX` are broken at a time, and in the end all is mended. Every fault lies within what the design withstands."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +49,7 @@ class Faults:
         ]
         if ground.members:
             self._kinds += [(2, self._kill_a_coordinator), (1.5, self._kill_a_member), (1, self._pause_a_member)]
-            self._kinds.append((0.7, self._delete_a_replica))
+            self._kinds += [(0.7, self._delete_a_replica), (0.7, self._delete_a_members_data)]
         if ground.hosts is not None:
             self._kinds += [(4, self._cut), (2, self._slow)]
 
@@ -165,6 +166,14 @@ class Faults:
         if (name := self._disturbed(self._ground.members)) is not None:
             self._end(name, in_order=False)
             self._break(name, "member of the store killed", f"{name}: SIGKILL", lambda: self._start(name))
+
+    def _delete_a_members_data(self) -> None:
+        """It is taken in again by the others, none of which is broken then."""
+        if (name := self._disturbed(self._ground.members)) is not None:
+            self._end(name, in_order=False)
+            shutil.rmtree(self._ground.directory / name / "data")
+            said = f"{name}: SIGKILL, data deleted"
+            self._break(name, "data of a member of the store deleted", said, lambda: self._start(name))
 
     def _pause_a_member(self) -> None:
         if (name := self._disturbed(self._ground.members)) is not None:
