@@ -55,7 +55,7 @@ test: setup java
 # How nodes and coordinators come, go and come back, and what is saved and brought back; all else of processes is in
 # `test-processes`.
 NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_in_a_leap.py discovery.py exchanged_nodes.py gossip.py hand_over.py identity.py node_commands.py node_resets.py removal.py)
-RECOVERIES := $(addprefix tests/e2e/test_,backup.py copies.py eviction.py full_disk.py killed_up.py meta_migrate.py node_exports.py recover.py recover_from.py)
+RECOVERIES := $(addprefix tests/e2e/test_,backup.py copies.py eviction.py full_disk.py killed_up.py lost_members.py meta_migrate.py node_exports.py recover.py recover_from.py)
 DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
