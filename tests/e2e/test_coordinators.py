@@ -199,6 +199,21 @@ def test_an_operator_moves_the_leadership(cluster: RunningCluster) -> None:
     assert rows(cluster) == 100
 
 
+def test_a_leader_that_is_told_to_stop_gives_its_term_up_and_another_one_leads(cluster: RunningCluster) -> None:
+    name = present_leader(cluster)
+    with cluster.connect() as client:
+        term = client.status().term
+    stopped = cluster.local.node(name)
+    stopped.signal(signal.SIGTERM)
+    assert stopped.wait_until_gone()
+    assert f"handed over term {term}" in stopped.log.read_text()
+    committed(cluster, "CREATE TABLE d.after_sigterm (a INT)")
+    logs = [one.log.read_text() for one in cluster.local.coordinators()]
+    assert sum(f"elected after term {term}, which was given up" in text for text in logs) == 1
+    cluster.restart(name)
+    assert rows(cluster) == 100
+
+
 def test_a_paused_leader_is_followed_and_does_no_harm_when_it_goes_on(cluster: RunningCluster) -> None:
     name = present_leader(cluster)
     cluster.pause(name)
@@ -234,6 +249,35 @@ def test_status_shows_the_coordinators_while_nobody_leads(cluster: RunningCluste
     assert [one["name"] for one in told] == names
     assert all(name in shown.out for name in names)
     present_leader(cluster)
+
+
+def test_a_member_of_the_store_that_lost_its_data_comes_back_and_counts_again(cluster: RunningCluster) -> None:
+    committed(cluster, "CREATE DATABASE losses")
+
+    def declare(client: Cluster, number: int) -> None:
+        receipt = client.sql(f"CREATE TABLE losses.t{number} (a INT)", timeout=60)
+        assert isinstance(receipt, Receipt)
+        assert receipt.outcome == "COMMITTED"
+
+    busy = Busy(cluster, declare)
+    busy.start()
+    try:
+        cluster.kill("meta-2")
+        shutil.rmtree(cluster.directory / "meta-2")
+        busy.wait_for_more(2)
+        back = leasehold("chaos", "start", "meta-2", directory=cluster.directory, timeout=120)
+        assert back.code == 0, back.err
+        busy.wait_for_more(2)
+        cluster.kill("meta-1")
+        busy.wait_for_more(2)
+        assert leasehold("up", "--detach", directory=cluster.directory, timeout=120).code == 0
+        busy.wait_for_more(2)
+    finally:
+        busy.end()
+    with cluster.connect() as client:
+        shown = client.sql("SHOW TABLES IN losses")
+    assert isinstance(shown, Rows)
+    assert {str(row[1]) for row in shown.rows} == {f"t{number}" for number in range(busy.done)}
 
 
 def test_without_a_quorum_nothing_is_decided_and_all_goes_on_by_itself(cluster: RunningCluster) -> None:

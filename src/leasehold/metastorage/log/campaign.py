@@ -177,6 +177,10 @@ class LogCandidate:
                     sent = record, clock.now_ns()
                 elected = await shared.elect(standing, record)
                 if elected is not None:
+                    if standing is not None:
+                        holder = standing.record.holder
+                        why = f"which {holder} did not continue" if holder else "which was given up"
+                        log.info("elected after term %d, %s", standing.record.term, why)
                     self.seen_leader, self.obstacle = record, None
                     return BeatenLeadership(
                         shared, clock, Reign(elected[0], sent_ns=sent[1], timing=TIMING), elected[1]
