@@ -130,16 +130,25 @@ class NotInitialised(Definite):
 
 class NotLeader(Definite):
     """This coordinator does not lead; nothing was done. `leader` is the address of the one that it saw lead last, in
-    `term`; empty and 0 if it has seen none."""
+    `term`; empty and 0 if it has seen none. `cause` is NO_QUORUM if nobody can lead for that reason, as far as it
+    sees; `hint` then says what to do about it."""
 
     default_code = ErrorCode.NOT_LEADER
 
     def __init__(
-        self, text: str, *, code: ErrorCode | None = None, hint: str | None = None, leader: str = "", term: int = 0
+        self,
+        text: str,
+        *,
+        code: ErrorCode | None = None,
+        hint: str | None = None,
+        leader: str = "",
+        term: int = 0,
+        cause: ErrorCode | None = None,
     ) -> None:
         super().__init__(text, code=code, hint=hint)
         self.leader = leader
         self.term = term
+        self.cause = cause
 
 
 class SealUnknown(Definite):
@@ -175,10 +184,16 @@ class CheckFailed(Definite):
 
 
 class Unreachable(Indefinite):
-    """No answer; for a request that changes something, whether it happened is not known."""
+    """No answer. If `was_sent`, a request that changes something may have happened; else it surely did not."""
 
     exit_code = ExitCode.UNREACHABLE
     default_code = ErrorCode.UNREACHABLE
+
+    def __init__(
+        self, text: str, *, code: ErrorCode | None = None, hint: str | None = None, was_sent: bool = True
+    ) -> None:
+        super().__init__(text, code=code, hint=hint)
+        self.was_sent = was_sent
 
 
 class NotWritten(Refused):

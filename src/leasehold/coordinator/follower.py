@@ -14,10 +14,10 @@ revoked rights (INV-READ-1).
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn, Protocol
 
 from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.nodes.proofs import Membership
@@ -41,7 +41,8 @@ from leasehold.core.words.messages import (
     WhoAreYou,
 )
 from leasehold.core.words.records import ClusterRecord
-from leasehold.errors import Indefinite, NotLeader
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Indefinite, LeaseholdError, NotLeader
 from leasehold.ids import Revision, Term
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.sql.parse import parse, parses_at_once
@@ -50,8 +51,14 @@ from leasehold.wire.tasks import EndableWaits
 
 log = logging.getLogger(__name__)
 
-NotLeading = Callable[[str], NotLeader]
-"""Makes the error that sends a client to the leader, from a reason."""
+
+class NotLeading(Protocol):
+    """Makes the error that sends a client to the leader, from a reason, and what the store said if that is why."""
+
+    def __call__(self, why: str, error: LeaseholdError | None = None, /) -> NotLeader: ...
+
+
+_OLD: Final = "can't find out whether its catalog is current"
 
 
 class Follower:
@@ -160,13 +167,15 @@ class Follower:
 
     async def _confirmed(self) -> Catalog:
         """The catalog of a revision that was the newest one after this call."""
+        if (obstacle := self._storage.obstacle) is not None and obstacle.code == ErrorCode.NO_QUORUM:
+            raise self._not_leading(_OLD, obstacle)  # it would be found out again in seconds
         try:
             async with self._waiting.wait():
                 return await self.reached(await self._storage.confirm())
         except TimeoutError as error:
             raise self._not_leading("has ceased to follow") from error
         except Indefinite as error:
-            raise self._not_leading(f"can't find out whether its catalog is current ({error.text})") from error
+            raise self._not_leading(_OLD, error) from error
 
     async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:
         check_request(request, catalog)

@@ -296,17 +296,24 @@ class Coordinator:
         # Not `NotInitialised`, which says that no statement has ever been committed here.
         raise NotLeader(f"{self.name} is still reading its meta storage", hint="ask again in a moment")
 
-    def _does_not_lead(self, why: str = "") -> NotLeader:
-        seen, text = self._storage.seen_leader, f"{self.name} {why or 'does not lead'}"
-        if (obstacle := self._storage.obstacle) is not None:
-            text = f"{text} and can't, since {obstacle.text} ({obstacle.hint})"
+    def _does_not_lead(self, why: str = "does not lead", error: LeaseholdError | None = None) -> NotLeader:
+        """`error` is what the store has just said, if that is why."""
+        text, cause, hint = f"{self.name} {why}", None, "try again in a moment"
+        seen, obstacle = self._storage.seen_leader, error or self._storage.obstacle
+        if obstacle is not None:
+            text = f"{text}, since {obstacle.text}" if error else f"{text} and can't, since {obstacle.text}"
+        if obstacle is not None and obstacle.code == ErrorCode.NO_QUORUM:
+            cause, hint = obstacle.code, obstacle.hint
+        elif obstacle is not None:
+            text = f"{text} ({obstacle.hint})"
         if seen is None or seen.holder in {"", self.name}:
-            return NotLeader(text, hint="ask another coordinator, or try again in a moment")
+            return NotLeader(text, hint=hint if cause else f"ask another coordinator, or {hint}", cause=cause)
         return NotLeader(
             f"{text}: when it looked last, {seen.holder} led term {seen.term}",
-            hint=f"ask {seen.holder}, or try again in a moment",
+            hint=hint if cause else f"ask {seen.holder}, or {hint}",
             leader=seen.holder,
             term=seen.term,
+            cause=cause,
         )
 
     async def _initialise(self, request: Initialise) -> ClusterFacts:

@@ -184,8 +184,11 @@ class MemberTurns(Generic[E]):
         if len(declines) == len(self._members):
             return Unreachable(found[0].text, code=found[0].code, hint=found[0].hint)
         each = "; ".join(f"{address}: {reasons[address]}" for address in sorted(reasons))
-        hint = f"check that most members of {self._engine} run and can be reached"
-        return Unreachable(f"no member of {self._engine} could answer: {each}", hint=hint)
+        hint = (
+            f"start the members of {self._engine} that do not answer, until most run and can be reached"
+            " (after `leasehold up`: `leasehold chaos start meta-1`); everything then continues by itself"
+        )
+        return Unreachable(f"no member of {self._engine} could answer: {each}", code=ErrorCode.NO_QUORUM, hint=hint)
 
     def _unknown(self, address: str, reason: str) -> Indefinite:
         text = f"it is not known whether {self._engine} at {address} did what it was asked: {reason}"

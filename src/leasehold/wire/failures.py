@@ -34,6 +34,7 @@ def to_failure(error: LeaseholdError) -> Failure:
         definite=isinstance(error, Definite),
         leader=error.leader[:FAILURE_CHARACTERS_MAX] if isinstance(error, NotLeader) else "",
         term=Term(error.term if isinstance(error, NotLeader) else 0),
+        cause=(error.cause or "") if isinstance(error, NotLeader) else "",
     )
 
 
@@ -45,7 +46,10 @@ def from_failure(failure: Failure) -> LeaseholdError:
     if kind is None or not issubclass(kind, Definite if failure.definite else Indefinite):
         kind = Refused if failure.definite else Indefinite
     if kind is NotLeader:
-        return NotLeader(failure.text, code=code, hint=failure.hint, leader=failure.leader, term=failure.term)
+        cause = ErrorCode(failure.cause) if failure.cause else None
+        return NotLeader(
+            failure.text, code=code, hint=failure.hint, leader=failure.leader, term=failure.term, cause=cause
+        )
     return kind(failure.text, code=code, hint=failure.hint)
 
 

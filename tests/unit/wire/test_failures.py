@@ -5,6 +5,7 @@ import pytest
 from leasehold import errors
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Failure
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
 from leasehold.wire.failures import from_failure, to_failure
@@ -56,4 +57,8 @@ def test_the_leader_that_a_coordinator_names_travels_with_its_term() -> None:
     error = from_failure(to_failure(NotLeader("t", leader="127.0.0.1:7000", term=7)))
     assert isinstance(error, NotLeader)
     assert (error.leader, error.term) == ("127.0.0.1:7000", 7)
+    assert error.cause is None
+    error = from_failure(to_failure(NotLeader("t", cause=ErrorCode.NO_QUORUM)))
+    assert isinstance(error, NotLeader)
+    assert (error.code, error.cause) == (ErrorCode.NOT_LEADER, ErrorCode.NO_QUORUM)
     assert encode(to_failure(NotLeader("t"))) == encode(Failure(code="NOT_LEADER", text="t", hint="", definite=True))

@@ -28,3 +28,5 @@ class Failure(BaseMessage, frozen=True, kw_only=True, tag="failure/1"):
     """The address of the leader that a coordinator saw last, where it does not lead itself."""
     term: Term = Term(0)
     """That of this leader."""
+    cause: str = ""
+    """Of a coordinator that does not lead: the code of what keeps all of them from it, if it knows."""
