@@ -64,6 +64,7 @@ def test_a_timeout_is_indefinite_names_the_address_and_cancels_the_handler(run: 
         assert isinstance(error, Indefinite)
         assert server.address in error.text
         assert "0.2 s" in error.text
+        assert error.was_sent
         await service.cancelled.wait()
 
     checked(run, body)

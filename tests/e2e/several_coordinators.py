@@ -7,7 +7,8 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import read_cluster_file
 from leasehold.core.words.messages import Receipt
-from leasehold.errors import LeaseholdError
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import LeaseholdError, Unreachable
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import wait_until
 
@@ -86,3 +87,32 @@ class Busy(threading.Thread):
         self._ends = True
         self.join()
         self.check()
+
+
+class Reading(threading.Thread):
+    """Reads all rows by one plan again and again, until no replica serves."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        super().__init__()
+        self.client = cluster.connect()
+        self.scans = 0
+        self.failed: LeaseholdError | None = None
+        self._plan = self.client.plan("d.t")
+
+    def run(self) -> None:
+        try:
+            while True:
+                assert self.client.within(1).read(self._plan).read_all().num_rows == 100
+                self.scans += 1
+        except LeaseholdError as error:
+            self.failed = error
+
+
+def has_quorum(cluster: RunningCluster) -> bool:
+    """False once all coordinators that are asked have found out that the store has none."""
+    with cluster.connect() as client:
+        try:
+            client.whoami()
+        except Unreachable as error:
+            return error.code != ErrorCode.NO_QUORUM
+    return True

@@ -6,6 +6,7 @@ from tests.mutants.patch import Edit
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 QUEUE = "tests/unit/coordinator/test_writer_deadline.py"
 FAULTS = "tests/sim/test_cluster_faults.py"
+STATEMENT_CALLS = "tests/unit/core/data/test_statement_calls.py"
 
 
 def _without_a_barrier(step: str) -> tuple[Edit, ...]:
@@ -106,6 +107,38 @@ MUTANTS = (
         ),
     ),
     # ------------------------------------------------------------ statements
+    Mutant(
+        name="a statement without an answer told as not done",
+        invariant="INV-DDL-1",
+        rule="what may have been taken is unknown: a client says that nothing happened only if no coordinator took it",
+        edits=(
+            Edit(
+                "coordinator_client.Deadline.failed",
+                "self.may_be_taken = self.may_be_taken or not isinstance(error, Unreachable) or error.was_sent",
+                "pass",
+            ),
+        ),
+        hunters=(
+            f"{STATEMENT_CALLS}::test_a_statement_that_was_never_sent_is_definite_and_one_that_was_is_unknown",
+            "tests/sim/test_leader_ends.py",
+        ),
+    ),
+    Mutant(
+        name="a silence that is forgotten",
+        invariant="INV-DDL-1",
+        rule="a request may have been taken by a coordinator that was silent, whatever that coordinator says later",
+        edits=(Edit("CoordinatorClient.unless_silent", "deadline.failed(error)", "pass"),),
+        hunters=("tests/unit/core/data/test_coordinator_client.py",),
+        unseen="no seed of those tried came to it",
+    ),
+    Mutant(
+        name="an earlier call forgotten",
+        invariant="INV-DDL-1",
+        rule="a statement that an earlier call may have sent is unknown while no coordinator tells its outcome",
+        edits=(Edit("CoordinatorClient.until_answered", "deadline.may_be_taken = may_be_taken", ""),),
+        hunters=(f"{STATEMENT_CALLS}::test_a_statement_that_an_earlier_call_may_have_sent_stays_unknown",),
+        unseen="each statement of a simulated client is one call",
+    ),
     Mutant(
         name="a statement returned before its barrier",
         invariant="INV-SERVE-1",

@@ -2,12 +2,16 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable
 
 import pytest
 
+from leasehold.core.data.asking import Asking
+from leasehold.core.data.statement_calls import run_statement
 from leasehold.core.words.messages import AskStatus, Execute, OpenSession, Receipt, Rows
 from leasehold.core.words.records import Outcome
-from leasehold.errors import LeaseholdError, NotLeader
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import LeaseholdError, NotLeader, OutcomeUnknown, Unreachable
 from leasehold.ids import StatementId
 from leasehold.limits.log import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
@@ -144,6 +148,42 @@ def test_a_drop_that_finds_no_space_goes_on_when_there_is_some() -> None:
         assert (await dropping).outcome is Outcome.COMMITTED
 
     simulate(scenario)
+
+
+def test_without_a_quorum_what_nobody_took_is_definite_and_what_was_under_way_is_unknown() -> None:
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        client, sent = cluster.client(), StatementId("7" * 32)
+        client.cluster_id = (await cluster.status()).cluster_id
+
+        async def no_quorum(_request: str) -> RequestFate:
+            await asyncio.sleep(0.1)
+            raise Unreachable("no member answers", code=ErrorCode.NO_QUORUM, hint="start them")
+
+        for one in cluster.coordinators:
+            one.before = no_quorum
+        under_way = group.create_task(ended(run_statement(client, "CREATE TABLE d.t (a INT)", sent, Asking(SECOND_NS))))
+        await cluster.wait_for(lambda: cluster.leading is None)
+        assert isinstance(await under_way, OutcomeUnknown)
+        await asyncio.sleep(1)
+        for text in ("CREATE TABLE d.u (a INT)", "SHOW TABLES IN d"):
+            end = await ended(run_statement(client, text, StatementId("8" * 32), Asking(SECOND_NS)))
+            assert isinstance(end, Unreachable)
+            assert (end.code, end.hint) == (ErrorCode.NO_QUORUM, "start them")
+            assert "since no member answers" in end.text
+        for one in cluster.coordinators:
+            one.before = undisturbed
+        await run(cluster, "CREATE TABLE d.u (a INT)")
+        assert isinstance(await ended(run_statement(client, "CREATE TABLE d.t (a INT)", sent, Asking())), Receipt)
+
+    simulate(scenario)
+
+
+async def ended(steps: Awaitable[object]) -> object:
+    try:
+        return await steps
+    except LeaseholdError as error:
+        return error
 
 
 def test_handing_over_without_a_store_ends_all_the_same() -> None:

@@ -11,7 +11,7 @@ from leasehold.client.locate import coordinator_names
 from leasehold.core.data.coordinator_client import CoordinatorRole
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.messages import ClusterStatus
-from leasehold.errors import NotLeader, Unreachable
+from leasehold.errors import Unreachable
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
@@ -38,7 +38,7 @@ def show_cluster(cluster: Coordinators, output: Output) -> None:
     raises what the question for the nodes raised."""
     try:
         status = cluster.status()
-    except (NotLeader, Unreachable):
+    except Unreachable:
         coordinators = _coordinators(cluster)
         if len(coordinators) > 1 and output is Output.JSON:
             show_json(_coordinators_json(coordinators))

@@ -193,16 +193,21 @@ class Table:
         """
         cluster = self._cluster.within(timeout)
         # Under an id that was used before, an earlier attempt may have been committed.
+        may_be_taken = transaction is not None
         with _writing_nothing() if transaction is None else contextlib.nullcontext():
             facts = cluster.facts(self.name)
             self._check(facts)
             chosen = transaction or cluster.new_transaction()
-            opened = cluster.open_transaction(facts, chosen, text_sha256)
+            opened = cluster.open_transaction(facts, chosen, text_sha256, may_be_taken=may_be_taken)
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
             with aborted_on_error(cluster, facts, chosen):
                 segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
-        return Appended.by(cluster.commit(facts.cluster_id, chosen, segments), len(segments))
+        try:
+            committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
+        except Unreachable as error:
+            raise _not_written(error) from error
+        return Appended.by(committed, len(segments))
 
     def _check(self, facts: TableFacts) -> None:
         if facts.table != self._id:
@@ -226,8 +231,12 @@ def _writing_nothing() -> Generator[None]:
     try:
         yield
     except Indefinite as error:
-        code = error.code if isinstance(error, Unreachable) else Unreachable.default_code
-        raise NotWritten(f"nothing was written: {error.text}", code=code) from error
+        raise _not_written(error) from error
+
+
+def _not_written(error: Indefinite) -> NotWritten:
+    code = error.code if isinstance(error, Unreachable) else Unreachable.default_code
+    return NotWritten(f"nothing was written: {error.text}", code=code, hint=error.hint)
 
 
 class View:

@@ -53,7 +53,7 @@ from leasehold.core.words.messages import (
     ViewFacts,
     WaitingFor,
 )
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, OutcomeUnknown
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
@@ -173,7 +173,8 @@ class Coordinators:
         answer is lost, the client asks again with the id of the statement, so it happens once. `statement_id` is the id
         of an earlier call, or one that the caller has drawn. `on_wait` gets the nodes that the statement waits for.
         Raises `Refused` and its subclasses (nothing changed), `BadSettings` for a timeout out of range, `Unreachable`
-        (the cluster could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
+        (no coordinator has taken it: nothing changed, and nothing will), `OutcomeUnknown` (ask again later with the
+        same `statement_id`).
         """
         asking = self.within(timeout).asking
         inserted = self._insert(text, statement_id, timeout)
@@ -240,9 +241,10 @@ class Coordinators:
         return self._look_up(AskView(cluster_id=None, name=name), ViewFacts)
 
     def open_transaction(
-        self, facts: TableFacts, transaction: TransactionId, text_sha256: bytes = b""
+        self, facts: TableFacts, transaction: TransactionId, text_sha256: bytes = b"", *, may_be_taken: bool = False
     ) -> TransactionFacts:
-        """Opens a write transaction on a table; the same id again gives the same answer.
+        """Opens a write transaction on a table; the same id again gives the same answer. Raises as `commit`;
+        `may_be_taken`: an earlier call may have committed it.
 
         `text_sha256` is the hash of an INSERT: then the id belongs to that text and to its user.
         """
@@ -254,7 +256,7 @@ class Coordinators:
             generation=facts.generation,
             text_sha256=text_sha256,
         )
-        return run(self._client.resolve(request, self.asking))
+        return run(self._client.resolve(request, self.asking, may_be_taken=may_be_taken))
 
     def commit(
         self,
@@ -265,8 +267,10 @@ class Coordinators:
         replaces: tuple[Replaced, ...] = (),
         deletes: int = 0,
         forgets: bool = False,
+        may_be_taken: bool = False,
     ) -> TransactionFacts:
-        """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes.
+        """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes, and
+        `Unreachable` if no coordinator has taken it. `may_be_taken`: an earlier call may have sent the same.
 
         The segments that it `replaces` go at the same moment; `deletes` is then that of the plan of the rewrite. If it
         `forgets`, these segments are lost, and nothing takes their place.
@@ -279,7 +283,7 @@ class Coordinators:
             deletes=deletes,
             forgets=forgets,
         )
-        return run(self._client.resolve(request, self.asking))
+        return run(self._client.resolve(request, self.asking, may_be_taken=may_be_taken))
 
     def abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
         """Ends a write transaction; the answer says COMMITTED if that had happened before."""
@@ -345,9 +349,11 @@ class Coordinators:
 
     def initialise(self) -> ClusterFacts:
         """Gives a new meta storage its cluster id. Raises `Refused` (INITIALISED) if it has one."""
-        return self._ask_once(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
+        request = Initialise(cluster_id=ClusterId(self._entropy.hex_128()))
+        unknown = partial(OutcomeUnknown, hint="run it again: INITIALISED says that there is a cluster")
+        return run(self._client.ask_once(request, ClusterFacts, unknown=unknown))
 
     def whoami(self) -> ClusterFacts:
-        """Which cluster this is, as its leader says. Raises `Unreachable`, `NotInitialised`, or `NotLeader`, also while
-        a coordinator still reads its meta storage."""
+        """Which cluster this is, as its leader says. Raises `NotInitialised`, and `Unreachable` while nobody leads or
+        the leader still reads its meta storage."""
         return run(self._client.whoami(CONNECT_TIMEOUT_NS))

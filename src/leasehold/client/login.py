@@ -17,7 +17,7 @@ from leasehold.client.credentials import Credentials
 from leasehold.client.threads import THREADS
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.words.messages import ClientRequest, Execute, Login, LogOut, Message
-from leasehold.errors import Indefinite, LeaseholdError
+from leasehold.errors import Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.people import COORDINATOR_PROOF_NS, LOG_OUT_TIMEOUT_NS
@@ -39,7 +39,11 @@ class _ProvenConnection:
         if self._check is not None and _is_secret(request):
             asked_ns = THREADS.now_ns()
             if isinstance(request, Login | LogOut) or asked_ns >= self._proven_until_ns:
-                self._check(self.connection, min(CALL_TIMEOUT_NS, timeout_ns))
+                try:
+                    self._check(self.connection, min(CALL_TIMEOUT_NS, timeout_ns))
+                except Unreachable as error:
+                    error.was_sent = False
+                    raise
                 self._proven_until_ns = asked_ns + COORDINATOR_PROOF_NS
         try:
             yield self.connection

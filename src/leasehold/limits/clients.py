@@ -9,6 +9,10 @@ CONNECT_TIMEOUT_NS: Final = 5 * SECOND_NS
 CALL_TIMEOUT_NS: Final = 30 * SECOND_NS
 ROLE_TIMEOUT_NS: Final = SECOND_NS
 """How long a coordinator is asked whether it leads, before it counts as silent."""
+COORDINATOR_SILENCE_NS: Final = SECOND_NS
+"""After so long without an answer a coordinator is asked who it is, if there are others to ask instead."""
+SILENCE_GROWTH: Final = 4
+"""By which a coordinator that is busy gets more time: all attempts before one together are a third of it."""
 STATEMENT_RESOLVE_NS: Final = 30 * SECOND_NS
 """How long a client asks for a statement by its id until its outcome counts as unknown."""
 SCAN_PAUSE_NS: Final = 100 * MILLISECOND_NS

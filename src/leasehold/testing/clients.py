@@ -20,7 +20,7 @@ from leasehold.core.words.messages import AskOutcome, Execute, Receipt, Rows
 from leasehold.core.words.records import Outcome
 from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import CheckFailed, Definite, Indefinite, OutcomeUnknown
+from leasehold.errors import CheckFailed, Definite, OutcomeUnknown, Unreachable
 from leasehold.ids import LoginToken, StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.catalog import Model, parsed
@@ -39,15 +39,19 @@ TAKEN_MAX_S: Final = 0.5
 GIVEN_MAX_S: Final = 3.0
 
 
+NotDone: TypeAlias = Definite | Unreachable
+"""A statement did not happen: it was refused, or no coordinator has taken it."""
+
+
 class ClientStatement(msgspec.Struct, kw_only=True):
-    """A statement and what its client heard of it: a receipt, a definite refusal, or nothing (None)."""
+    """A statement and what its client heard of it: a receipt, that it did not happen, or nothing (None)."""
 
     id: StatementId
     text: str
     asked_ns: int = 0
     answered_ns: int = 0
     """When its client heard that; 0 where it was found out later."""
-    heard: Receipt | Definite | None = None
+    heard: Receipt | NotDone | None = None
 
     @property
     def nothing_done(self) -> bool:
@@ -57,7 +61,7 @@ class ClientStatement(msgspec.Struct, kw_only=True):
         return self.heard.outcome is Outcome.ROLLED_BACK or not self.heard.settled
 
 
-OnEnd: TypeAlias = Callable[[ClientStatement, "Receipt | Definite"], None]
+OnEnd: TypeAlias = Callable[[ClientStatement, Receipt | NotDone], None]
 """Told each time a statement's end is heard."""
 
 
@@ -71,8 +75,8 @@ async def ask(
         return await ask_statement(client, address, request, deadline)
 
     try:
-        return await client.until_answered(attempt, OutcomeUnknown, Asking(round(patience_s * SECOND_NS)))
-    except OutcomeUnknown:
+        return await client.until_answered(attempt, Asking(round(patience_s * SECOND_NS)))
+    except Unreachable:
         return None
 
 
@@ -114,7 +118,7 @@ class Client:
         self._asked.append(one)
         try:
             answer = await self._run(one.id, text, patience_s, timeout_ns)
-        except Definite as error:
+        except (Definite, Unreachable) as error:
             if error.code == ErrorCode.INTERNAL:
                 raise CheckFailed(f"the coordinator failed on {text}: {error}") from error
             one.heard = error
@@ -140,7 +144,7 @@ class Client:
     async def _cancel(self) -> None:
         """Cancels one of the running procedures, if there are any."""
         patience_s = self._random.choice(PATIENCES_S)
-        with contextlib.suppress(Definite):
+        with contextlib.suppress(Definite, Unreachable):
             shown = await self._question("SHOW PROCEDURES", patience_s)
             numbers = [row[0] for row in shown.rows if row[0] is not None] if isinstance(shown, Rows) else []
             if numbers:
@@ -155,7 +159,7 @@ class Client:
         asking = Asking(timeout_ns or round(patience_s * SECOND_NS))
         try:
             return await run_statement(self._client, text, statement, asking, has_timeout=timeout_ns is not None)
-        except Indefinite:
+        except OutcomeUnknown:
             return None
 
 
@@ -180,7 +184,11 @@ async def check_outcomes(
             continue
         if isinstance(again, Receipt):
             on_end(one, again)
-        if not isinstance(again, Receipt) or again.outcome is Outcome.RUNNING or isinstance(one.heard, Definite):
+        if (
+            not isinstance(again, Receipt)
+            or again.outcome is Outcome.RUNNING
+            or isinstance(one.heard, Definite | Unreachable)
+        ):
             raise _differs(one, again)
         if one.heard is not None and (one.heard.revision, one.heard.outcome) != (again.revision, again.outcome):
             raise _differs(one, again)

@@ -126,7 +126,7 @@ class SimulatedCluster(Site):
     async def ask(self, request: Message, kind: type[M]) -> M:
         """Asks one coordinator after the other until one answers definitely."""
         client = self.client(token=request.login) if isinstance(request, ClientRequest) else self._client
-        return await client.until_answered(client.question(request, kind), OutcomeUnknown, AT_LENGTH)
+        return await client.until_answered(client.question(request, kind), AT_LENGTH, unknown=OutcomeUnknown)
 
     async def wait_for(self, holds: Callable[[], object], *, at_most_ns: int = 60 * SECOND_NS) -> None:
         """Lets virtual time pass until `holds()`; an assertion fails if it does not in time."""

@@ -305,7 +305,7 @@ class Crossed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """A client heard how a statement ended: a receipt, or the code of a definite refusal."""
+    """A client heard how a statement ended: a receipt, or the code with which it did not happen."""
 
     statement: StatementId
     answer: Receipt | str

@@ -18,7 +18,7 @@ from leasehold.core.words.messages import Cutoff, Receipt
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import BarrierReceipt, LeaderRecord, Outcome
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import CheckFailed, Definite
+from leasehold.errors import CheckFailed, Definite, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.disturbances import Disturbances
@@ -331,8 +331,9 @@ class Oracle:
 
     # ------------------------------------------------------------ clients
 
-    def answered(self, statement: StatementId, answer: "Receipt | Definite") -> None:
-        """A client heard how a statement ended, for the first time or again. An indefinite error is not told."""
+    def answered(self, statement: StatementId, answer: "Receipt | Definite | Unreachable") -> None:
+        """A client heard how a statement ended, for the first time or again, or that no coordinator took it. That its
+        outcome is unknown is not told."""
         if isinstance(answer, Receipt) and answer.outcome is Outcome.COMMITTED and answer.revision is not None:
             self.returned = max(self.returned, answer.revision)
             self.told = max(self.told, answer.revision)

@@ -21,12 +21,12 @@ from leasehold.core.lease.holder import Pass
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskReceipts, ReadTicket, Receipt, Receipts
-from leasehold.errors import CheckFailed, Definite, gravest
+from leasehold.errors import CheckFailed, gravest
 from leasehold.ids import LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.availability import Availability
 from leasehold.testing.catalog_operations import operations
-from leasehold.testing.clients import Client, ClientStatement, check_catalog, check_outcomes
+from leasehold.testing.clients import Client, ClientStatement, NotDone, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.coordinator_calls import Account
@@ -295,7 +295,7 @@ class Simulation:
         """A generator for one actor, so that its draws don't depend on those of other actors."""
         return Random(self._random.getrandbits(64))  # noqa: S311 not for secrets: a seed has to give the same run again
 
-    def _on_end(self, one: ClientStatement, end: Receipt | Definite) -> None:
+    def _on_end(self, one: ClientStatement, end: Receipt | NotDone) -> None:
         if isinstance(end, Receipt) and end.statement_id != one.id:
             raise CheckFailed(f"asked {one.id}, heard of {end.statement_id}")
         self._oracle.answered(one.id, end)

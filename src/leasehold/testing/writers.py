@@ -28,7 +28,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError
+from leasehold.errors import Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, ObjectId, Revision, TransactionId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.coordinator_calls import Account, coordinator_client
@@ -166,6 +166,8 @@ class SimulatedWriter:
         request = CommitTransaction(cluster_id=facts.cluster_id, transaction=written.transaction, segments=segments)
         try:
             return _ended(written, await self._client.resolve(request, Asking()))
+        except Unreachable as error:  # no coordinator has taken it
+            return msgspec.structs.replace(written, fate=WriteFate.ABORTED, error=error.code)
         except Indefinite as error:
             return msgspec.structs.replace(written, fate=WriteFate.UNKNOWN, error=error.code)
         except LeaseholdError as error:

@@ -15,7 +15,7 @@ from leasehold.errors import Unreachable
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import encode_bounded, unreachable
 from leasehold.wire.requests import frames
-from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, read_answer
+from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, read_answer, was_sent
 
 
 class BlockingConnection:
@@ -78,6 +78,6 @@ class BlockingConnection:
             return self._channel
 
     def _unreachable(self, error: grpc.RpcError | ValueError, timeout_ns: int) -> Unreachable:
-        # gRPC raises a bare ValueError for a closed channel.
-        why = describe(error, timeout_ns) if isinstance(error, grpc.RpcError) else "the connection was closed"
-        return unreachable(self._address, why)
+        if not isinstance(error, grpc.RpcError):  # a closed channel
+            return unreachable(self._address, "the connection was closed")
+        return unreachable(self._address, describe(error, timeout_ns), was_sent=was_sent(error))

@@ -37,9 +37,10 @@ from leasehold.wire.failures import from_failure
 END_FRAME: Final = b""
 
 
-def unreachable(peer: str, why: str) -> Unreachable:
+def unreachable(peer: str, why: str, *, was_sent: bool = True) -> Unreachable:
     """The error for a peer that gave no answer; `why` completes the sentence."""
-    return Unreachable(f"{peer}: {why}", hint=f"check that the process at {peer} runs and can be reached from here")
+    hint = f"check that the process at {peer} runs and can be reached from here"
+    return Unreachable(f"{peer}: {why}", hint=hint, was_sent=was_sent)
 
 
 @lru_cache(ENCODED_REVISIONS_KEPT)

@@ -100,6 +100,11 @@ def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
     return plainly(f"{details}") or f"no answer ({code.name})"
 
 
+def was_sent(error: grpc.RpcError) -> bool:
+    """Whether the peer may have got any part of the call. gRPC says so if there was no connection to send it over."""
+    return not f"{error.details()}".startswith("failed to connect to all addresses")  # pyright: ignore[reportAttributeAccessIssue] as above
+
+
 def call_path(request: Message) -> str:
     """The method that a question with one answer goes to."""
     return COMMIT if isinstance(request, CommitTransaction) else CALL

@@ -15,7 +15,7 @@ from leasehold.limits.sessions import SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.requests import EOF, frames
-from leasehold.wire.rpc import CHANNEL_OPTIONS, SESSION, STREAM, call_path, describe, read_answer
+from leasehold.wire.rpc import CHANNEL_OPTIONS, SESSION, STREAM, call_path, describe, read_answer, was_sent
 
 
 class ClientDuplex(QueuedDuplex):
@@ -75,7 +75,7 @@ async def guarded(operation: Awaitable[Any], peer: str, timeout_ns: int | None =
     try:
         return await operation
     except grpc.aio.AioRpcError as error:
-        raise unreachable(peer, describe(error, timeout_ns)) from error
+        raise unreachable(peer, describe(error, timeout_ns), was_sent=was_sent(error)) from error
     except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
         raise unreachable(peer, "the call has ended") from error
     except asyncio.CancelledError as error:

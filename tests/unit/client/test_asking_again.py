@@ -15,9 +15,20 @@ from leasehold.core.catalog.plan import put
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Wait
 from leasehold.core.words import keys
-from leasehold.core.words.messages import ClusterFacts, Execute, Message, QueryPlan, WhoAreYou
+from leasehold.core.words.messages import (
+    ClusterFacts,
+    CommitTransaction,
+    Execute,
+    Message,
+    OpenTransaction,
+    QueryPlan,
+    TransactionFacts,
+    WhoAreYou,
+)
+from leasehold.core.words.records import TransactionState
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotLeader, NotWritten, OutcomeUnknown, Unreachable
-from leasehold.ids import ClusterId, Generation, NodeId, Revision, StatementId, Term
+from leasehold.ids import ClusterId, Generation, NodeId, Revision, StatementId, Term, TransactionId
 from leasehold.limits.units import SECOND_NS
 from tests.unit.node.cluster import Cluster as Nodes
 from tests.unit.node.cluster import cluster, rows
@@ -89,7 +100,7 @@ class Hanging(Cluster):
         self.asked.append((request, timeout_ns))
         if isinstance(request, WhoAreYou):
             return FACTS
-        raise NotLeader("it does not lead")
+        raise Unreachable("it hangs")
 
 
 def test_no_call_lasts_beyond_the_deadline() -> None:
@@ -100,6 +111,32 @@ def test_no_call_lasts_beyond_the_deadline() -> None:
         client.sql("CREATE DATABASE d")
     assert all(timeout_ns <= SHORT * SECOND_NS for _, timeout_ns in client.asked)
     assert len({timeout_ns for _, timeout_ns in client.asked}) > 2, "what is left of it"
+
+
+class Declining(Hanging):
+    """A client whose write transactions are opened, and whose commits no coordinator takes."""
+
+    async def answer(self, _address: str, request: Message, timeout_ns: int) -> Message:
+        if isinstance(request, WhoAreYou):
+            return FACTS
+        if isinstance(request, OpenTransaction):
+            return TransactionFacts(
+                transaction=request.transaction, state=TransactionState.OPEN, rows=0, revision=Revision(1)
+            )
+        assert isinstance(request, CommitTransaction)
+        raise NotLeader("it can't lead", hint="start them", cause=ErrorCode.NO_QUORUM)
+
+
+def test_an_append_whose_commit_no_coordinator_takes_has_written_nothing(two: Nodes) -> None:
+    client = Declining(timeout=SHORT)
+    facts = two.facts()
+    client.facts = lambda name: facts
+    with pytest.raises(NotWritten, match="nothing was written") as declined:
+        Table(client, facts).append(pa.table({"k": pa.array([], pa.int64())}))
+    assert (declined.value.exit_code, declined.value.code) == (ExitCode.UNREACHABLE, ErrorCode.NO_QUORUM)
+    assert declined.value.hint == "start them"
+    with pytest.raises(OutcomeUnknown):  # an earlier attempt under the id may have been committed
+        Table(client, facts).append(pa.table({"k": pa.array([], pa.int64())}), transaction=TransactionId("6" * 32))
 
 
 def test_an_id_is_told_before_anything_is_sent_under_it(nobody: str, two: Nodes) -> None:

@@ -89,7 +89,7 @@ class Answering(Cluster):
         return self.made.plan()
 
     def open_transaction(
-        self, facts: TableFacts, transaction: TransactionId, text_sha256: bytes = b""
+        self, facts: TableFacts, transaction: TransactionId, text_sha256: bytes = b"", **_: object
     ) -> TransactionFacts:
         self.texts.append(text_sha256)
         opened = transaction if transaction in self.made.catalog.transactions else self.made.open()

@@ -1,6 +1,7 @@
 """The synchronous connection: the same answers and errors as the asynchronous one, from any thread, after a fork."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.rpc import serve
 
 SOON_NS = 10 * SECOND_NS
+EMPTY_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+"""The frame of HTTP/2 with which a server begins."""
 
 
 def text(what: str) -> Execute:
@@ -138,3 +141,41 @@ connection.close()
 def test_a_forked_worker_makes_a_channel_of_its_own(address: str) -> None:
     # As in Spark: the connection is made before the fork and first used after it.
     subprocess.run([sys.executable, "-c", FORKED, address], check=True, timeout=60)
+
+
+def test_what_was_never_sent_is_told_apart_from_what_may_have_happened(connection: BlockingConnection) -> None:
+    with pytest.raises(Unreachable) as late:
+        connection.call(text("hang"), 200 * MILLISECOND_NS)
+    assert late.value.was_sent
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nowhere = f"127.0.0.1:{free.getsockname()[1]}"
+    refusing = BlockingConnection(nowhere)
+    with pytest.raises(Unreachable) as refused:
+        refusing.call(WhoAreYou(), SOON_NS)
+    with pytest.raises(Unreachable) as refused_stream:
+        next(refusing.stream(WhoAreYou(), SOON_NS))
+    refusing.close()
+    assert not refused.value.was_sent
+    assert not refused_stream.value.was_sent
+
+
+def test_a_request_whose_connection_breaks_may_have_happened() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_nothing() -> None:
+            peer, _ = listening.accept()
+            listening.close()
+            with peer:
+                peer.sendall(EMPTY_SETTINGS)
+                received = b""
+                while b"/Call" not in received:  # the header of the request, as its connection is new
+                    received += peer.recv(1 << 16)
+
+        serving = threading.Thread(target=answer_nothing)
+        serving.start()
+        breaking = BlockingConnection(f"127.0.0.1:{listening.getsockname()[1]}")
+        with pytest.raises(Unreachable) as broken:
+            breaking.call(WhoAreYou(), SOON_NS)
+        serving.join()
+        breaking.close()
+    assert broken.value.was_sent

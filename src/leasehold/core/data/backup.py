@@ -5,11 +5,12 @@ from contextlib import aclosing
 from typing import Protocol
 
 from leasehold.core.data.asking import Asking
-from leasehold.core.data.coordinator_client import CoordinatorClient, Deadline, unreachable
+from leasehold.core.data.coordinator_client import CoordinatorClient, Deadline
 from leasehold.core.recovery.backup import BackupFacts, BackupWriter
-from leasehold.core.words.messages import AskBackup
+from leasehold.core.words.messages import AskBackup, WhoAreYou
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, NotLeader, Refused, Unreachable
+from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.recovery import BACKUP_TRIES_MAX, SNAPSHOT_TIMEOUT_NS
 
 
@@ -31,6 +32,8 @@ async def take_backup(
 
     async def ask(address: str, deadline: Deadline) -> BackupFacts:
         target.clear()
+        # The pages come in one piece: one that hangs is left before they begin.
+        await client.call(address, WhoAreYou(), deadline, CONNECT_TIMEOUT_NS)
         writer = BackupWriter(target.write)
         async with aclosing(client.calls.stream(address, AskBackup(cluster_id=None), SNAPSHOT_TIMEOUT_NS)) as messages:
             async for message in messages:
@@ -44,7 +47,7 @@ async def take_backup(
 
     for _ in range(BACKUP_TRIES_MAX):
         try:
-            return await client.until_answered(ask, unreachable, asking, again=(Indefinite, NotLeader))
+            return await client.until_answered(ask, asking, again=(Indefinite, NotLeader))
         except Refused as error:
             if error.code != ErrorCode.COMPACTED:
                 raise

@@ -8,9 +8,16 @@
 | `SealUnknown` | if it changes something | the same coordinator |
 | any other error, and code TRANSACTION_FORGOTTEN | no: it is raised | the same coordinator |
 
-A request that changes something carries an id, by which it happens once. At the deadline it ends as `OutcomeUnknown`,
-since an attempt without an answer may have been carried out; as `SealUnknown` if that was the last error and each
-attempt was answered. A question ends as `Unreachable`.
+**A silent coordinator is left.** If there are others, and no answer has come for COORDINATOR_SILENCE_NS, the
+coordinator is asked who it is. If it does not answer that either, for ROLE_TIMEOUT_NS, it counts as `Unreachable`. Else
+it is busy, and is asked the same again with SILENCE_GROWTH times the patience. What a statement, a commit or a question
+has done so far is not lost by that, or harmless to repeat.
+
+**At the deadline, what surely did not happen is told apart from what is not known.** A request that changes something
+carries an id, by which it happens once. If any attempt may have been taken (`Deadline.may_be_taken`), the request ends
+as `OutcomeUnknown`. If each attempt was declined or was never sent, nothing was done, and nothing will be. Then the
+request ends as a question does: as `SealUnknown` or `NotInitialised` if that was the last error, else as `Unreachable`,
+with the code NO_QUORUM if a coordinator says that nobody can lead for that reason.
 """
 
 import contextlib
@@ -39,7 +46,14 @@ from leasehold.errors import (
     unexpected_answer,
 )
 from leasehold.ids import ClusterId
-from leasehold.limits.clients import CALL_TIMEOUT_NS, PLACES_TIMEOUT_NS, RETRY_PAUSE_NS, ROLE_TIMEOUT_NS
+from leasehold.limits.clients import (
+    CALL_TIMEOUT_NS,
+    COORDINATOR_SILENCE_NS,
+    PLACES_TIMEOUT_NS,
+    RETRY_PAUSE_NS,
+    ROLE_TIMEOUT_NS,
+    SILENCE_GROWTH,
+)
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX
 
 A = TypeVar("A")
@@ -54,19 +68,36 @@ CHANGE_AGAIN: Final[Errors] = (Indefinite, NotInitialised, NotLeader, SealUnknow
 ELSEWHERE: Final[Errors] = (Indefinite, NotInitialised, NotLeader)
 """After these the next coordinator is asked."""
 
-unreachable = partial(
-    Unreachable, hint="check that a coordinator runs: `leasehold status` shows which processes this machine reaches"
-)
-"""No coordinator has answered, and nothing was sent that could change anything."""
+_NOBODY_HINT: Final = "check that a coordinator runs: `leasehold status` shows which processes this machine reaches"
+
+Unknown: TypeAlias = Callable[[str], LeaseholdError]
+"""Makes the error of a request of which it is not known whether it happened."""
 
 
 class Deadline:
-    """Until when something is asked again."""
+    """Until when something is asked again, and what its attempts have shown."""
 
     def __init__(self, now_ns: Callable[[], int], for_ns: int) -> None:
         self._now_ns = now_ns
         self._for_ns = for_ns
         self.at_ns = now_ns() + for_ns
+        self.may_be_taken = False
+        """Whether an attempt may have been taken, and may happen yet."""
+        self._refusal: NotLeader | None = None
+
+    def failed(self, error: LeaseholdError) -> None:
+        """Notes how an attempt ended."""
+        if isinstance(error, NotLeader):
+            self._refusal = error
+        elif isinstance(error, Indefinite):
+            self.may_be_taken = self.may_be_taken or not isinstance(error, Unreachable) or error.was_sent
+
+    def unreachable(self, error: LeaseholdError, *, before: str = "", hint: str = "") -> Unreachable:
+        """No coordinator has answered, and nothing happened. `error` was the last one; `before` begins the text."""
+        why = self._refusal
+        if why is not None and why.cause == ErrorCode.NO_QUORUM:
+            return Unreachable(f"{before}{why.text}", code=ErrorCode.NO_QUORUM, hint=why.hint)
+        return Unreachable(f"{before}{error.text}", hint=hint or error.hint)
 
     def renew(self) -> None:
         """Counts anew, after an answer."""
@@ -133,16 +164,20 @@ class CoordinatorClient:
     async def until_answered(
         self,
         attempt: Attempt[A],
-        unanswered: Callable[[str], LeaseholdError],
         asking: Asking,
         *,
+        unknown: Unknown | None = None,
+        may_be_taken: bool = False,
         again: Errors = CHANGE_AGAIN,
         late_ns: int = 0,
     ) -> A:
         """The answer of `attempt`, which is repeated after the errors in `again` until the deadline of `asking` and
-        `late_ns` more. Then it raises what `unanswered` makes of the last error, or `SealUnknown`.
+        `late_ns` more. Then it raises what `unknown` makes of the last error, if an attempt may have been taken: one
+        of these, or an earlier one (`may_be_taken`). Without `unknown` it is a question, which changes nothing. Else it
+        raises `SealUnknown`, `NotInitialised` or `Unreachable`.
         """
-        deadline, unsure = self.deadline(asking.for_ns + late_ns), False
+        deadline = self.deadline(asking.for_ns + late_ns)
+        deadline.may_be_taken = may_be_taken
         while True:
             if self._learns:
                 await self._learn(deadline.left_ns())
@@ -151,7 +186,6 @@ class CoordinatorClient:
             except again as error:
                 if error.code == ErrorCode.TRANSACTION_FORGOTTEN:
                     raise
-                unsure = unsure or isinstance(error, Indefinite)
                 left_ns = deadline.left_ns()
                 if left_ns > 2 * RETRY_PAUSE_NS:
                     asking.again(error, left_ns)
@@ -159,9 +193,12 @@ class CoordinatorClient:
                     continue
                 # An attempt in what is left would be too short, and hide why this one failed.
                 await self._runtime.sleep_until(deadline.at_ns)
-                if isinstance(error, SealUnknown) and not unsure:
+                before = f"no answer within {asking.seconds(late_ns)}: "
+                if unknown is not None and deadline.may_be_taken:
+                    raise unknown(f"{before}{error.text}") from error
+                if isinstance(error, SealUnknown | NotInitialised):
                     raise
-                raise unanswered(f"no answer within {asking.seconds(late_ns)}: {error.text}") from error
+                raise deadline.unreachable(error, before=before, hint=_NOBODY_HINT) from error
             asking.answered()
             return answer
 
@@ -170,6 +207,7 @@ class CoordinatorClient:
         try:
             return await attempt(self.addresses[turn % len(self.addresses)], deadline)
         except ELSEWHERE as error:
+            deadline.failed(error)
             if isinstance(error, NotLeader) and error.leader not in {"", *self.addresses}:
                 self._learns = self._may_learn
             with self._lock:
@@ -186,11 +224,37 @@ class CoordinatorClient:
             known = (*self.addresses, *told_addresses(facts))
             self.addresses = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
 
+    async def call(self, address: str, request: Message, deadline: Deadline, timeout_ns: int) -> Message:
+        """One answer of one coordinator, as `unless_silent`."""
+        if isinstance(request, messages.WhoAreYou) and len(self.addresses) > 1:
+            return await self.calls.call(address, request, deadline.within(min(timeout_ns, ROLE_TIMEOUT_NS)))
+        return await self.unless_silent(
+            address, deadline, timeout_ns, lambda within_ns: self.calls.call(address, request, within_ns)
+        )
+
+    async def unless_silent(
+        self, address: str, deadline: Deadline, timeout_ns: int, ask: Callable[[int], Awaitable[A]]
+    ) -> A:
+        """What `ask` answers within the time that it is given: first COORDINATOR_SILENCE_NS, if there are other
+        coordinators, then more each time that the coordinator says who it is."""
+        patience_ns = COORDINATOR_SILENCE_NS if len(self.addresses) > 1 else timeout_ns
+        while (within_ns := deadline.within(timeout_ns)) > patience_ns:
+            began_ns = self.now_ns()
+            try:
+                return await ask(patience_ns)
+            except Unreachable as error:
+                if self.now_ns() - began_ns < patience_ns - RETRY_PAUSE_NS:
+                    raise  # it was not silent
+                deadline.failed(error)
+            await self.calls.call(address, messages.WhoAreYou(), deadline.within(ROLE_TIMEOUT_NS))
+            patience_ns *= SILENCE_GROWTH
+        return await ask(within_ns)
+
     def question(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> Attempt[M]:
         """Asks `request`, whose answer is of `kind`, for `timeout_ns` at most."""
 
         async def ask(address: str, deadline: Deadline) -> M:
-            answer = await self.calls.call(address, request, deadline.within(timeout_ns))
+            answer = await self.call(address, request, deadline, timeout_ns)
             if not isinstance(answer, kind):
                 raise unexpected_answer(answer)
             self.known.heard(answer)
@@ -198,23 +262,29 @@ class CoordinatorClient:
 
         return ask
 
-    async def ask_once(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> M:
-        """Asks each coordinator once at most, until one answers."""
-        return await self._in_turn(self.question(request, kind), timeout_ns)
+    async def ask_once(
+        self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS, *, unknown: Unknown | None = None
+    ) -> M:
+        """Asks each coordinator once at most, until one answers. `unknown` as in `until_answered`."""
+        return await self._in_turn(self.question(request, kind), timeout_ns, unknown)
 
     async def whoami(self, timeout_ns: int) -> messages.ClusterFacts:
-        """As `leader`, of the first coordinator that leads; asks each once at most."""
+        """As `leader`, of the first coordinator that leads; asks each once at most. Raises `Unreachable` if none
+        does."""
         return await self._in_turn(self.leader, timeout_ns)
 
-    async def _in_turn(self, attempt: Attempt[A], timeout_ns: int) -> A:
+    async def _in_turn(self, attempt: Attempt[A], timeout_ns: int, unknown: Unknown | None = None) -> A:
         deadline = self.deadline(timeout_ns)
-        for _ in self.addresses[1:]:
+        for left in reversed(range(len(self.addresses))):
             try:
                 return await self._attempt(attempt, deadline)
-            except QUESTION_AGAIN:
-                if deadline.left_ns() <= 0:
-                    raise
-        return await self._attempt(attempt, deadline)
+            except QUESTION_AGAIN as error:
+                if left and deadline.left_ns() > 0:
+                    continue
+                if unknown is not None and deadline.may_be_taken:
+                    raise unknown(error.text) from error
+                raise deadline.unreachable(error) from error
+        raise AssertionError("there is a coordinator to ask")
 
     async def roles(self) -> dict[str, CoordinatorRole]:
         """What each coordinator says of itself, by its address; each is asked once."""
@@ -241,7 +311,7 @@ class CoordinatorClient:
 
     async def look_up(self, request: Message, kind: type[M], asking: Asking) -> M:
         """Asks until a coordinator answers: a question changes nothing."""
-        return await self.until_answered(self.question(request, kind), unreachable, asking, again=QUESTION_AGAIN)
+        return await self.until_answered(self.question(request, kind), asking, again=QUESTION_AGAIN)
 
     async def look_again(self, facts: messages.TableFacts) -> messages.TableFacts:
         """The table as of now, for readers and writers under way. Asks once, for PLACES_TIMEOUT_NS at most."""
@@ -250,13 +320,20 @@ class CoordinatorClient:
 
     async def agree_cutoff(self, request: messages.AgreeCutoff, asking: Asking) -> messages.Cutoff:
         """Asks until a cutoff is agreed: the same for all processes of one query."""
-        unanswered = partial(Unreachable, hint="run the query again")
-        return await self.until_answered(self.question(request, messages.Cutoff), unanswered, asking)
+        return await self.until_answered(self.question(request, messages.Cutoff), asking)
 
     async def resolve(
-        self, request: messages.OpenTransaction | messages.CommitTransaction | messages.AbortTransaction, asking: Asking
+        self,
+        request: messages.OpenTransaction | messages.CommitTransaction | messages.AbortTransaction,
+        asking: Asking,
+        *,
+        may_be_taken: bool = False,
     ) -> messages.TransactionFacts:
-        """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
+        """Asks until the answer is known: each of these is harmless to repeat, by its transaction id.
+
+        `may_be_taken`: an earlier call may have sent the same.
+        """
         hint = f"ask again for write transaction {request.transaction} before you write the rows again"
-        unanswered = partial(OutcomeUnknown, hint=hint)
-        return await self.until_answered(self.question(request, messages.TransactionFacts), unanswered, asking)
+        unknown = partial(OutcomeUnknown, hint=hint)
+        ask = self.question(request, messages.TransactionFacts)
+        return await self.until_answered(ask, asking, unknown=unknown, may_be_taken=may_be_taken)

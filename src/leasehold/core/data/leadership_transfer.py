@@ -8,7 +8,6 @@
 | 4 | who leads a later term, until one does | its address and term |
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -19,11 +18,11 @@ from leasehold.core.data.coordinator_client import (
     CoordinatorClient,
     CoordinatorRole,
     Deadline,
-    unreachable,
+    Unknown,
 )
 from leasehold.core.words.messages import ClusterFacts, LeadershipEnds, TransferLeadership
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import LeaseholdError, NotLeader, OutcomeUnknown, Refused, Unreachable
+from leasehold.errors import NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import Term
 
 
@@ -42,13 +41,13 @@ async def transfer_leadership(client: CoordinatorClient, successor: str | None, 
     the leader was asked, and nobody has said since who leads. If the leadership went elsewhere, NO_SUCCESSOR says who
     leads.
     """
-    old, facts = await _leader(client, asking, unreachable, above=Term(0))
+    old, facts = await _leader(client, asking, above=Term(0))
     await _check_successor(client, old, successor)
     request = TransferLeadership(cluster_id=facts.cluster_id, term=facts.term, successor=successor or "")
-    unanswered = partial(OutcomeUnknown, hint="`leasehold status` shows who leads")
+    unknown = partial(OutcomeUnknown, hint="`leasehold status` shows who leads")
     began_ns = client.now_ns()
-    await client.until_answered(client.question(request, LeadershipEnds), unanswered, asking)
-    new, facts = await _leader(client, asking, unanswered, above=facts.term)
+    await client.until_answered(client.question(request, LeadershipEnds), asking, unknown=unknown)
+    new, facts = await _leader(client, asking, above=facts.term, asked=unknown)
     if new == old:
         raise _not_taken(f"{old} leads again, in term {facts.term}: no other coordinator has taken over")
     if successor not in {None, new}:
@@ -57,9 +56,10 @@ async def transfer_leadership(client: CoordinatorClient, successor: str | None, 
 
 
 async def _leader(
-    client: CoordinatorClient, asking: Asking, unanswered: Callable[[str], LeaseholdError], *, above: Term
+    client: CoordinatorClient, asking: Asking, *, above: Term, asked: Unknown | None = None
 ) -> tuple[str, ClusterFacts]:
-    """The address and the words of a leader of a term above this one; waits until there is one."""
+    """The address and the words of a leader of a term above this one; waits until there is one. `asked` makes the error
+    if a leader was asked to hand over."""
 
     async def ask(address: str, deadline: Deadline) -> tuple[str, ClusterFacts]:
         facts = await client.leader(address, deadline)
@@ -67,7 +67,7 @@ async def _leader(
             raise NotLeader(f"{address} still hands over")
         return address, facts
 
-    return await client.until_answered(ask, unanswered, asking, again=QUESTION_AGAIN)
+    return await client.until_answered(ask, asking, unknown=asked, may_be_taken=asked is not None, again=QUESTION_AGAIN)
 
 
 async def _check_successor(client: CoordinatorClient, leader: str, successor: str | None) -> None:

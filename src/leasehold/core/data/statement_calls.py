@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from leasehold.core.data.asking import Asking
-from leasehold.core.data.coordinator_client import QUESTION_AGAIN, CoordinatorClient, Deadline, unreachable
+from leasehold.core.data.coordinator_client import QUESTION_AGAIN, CoordinatorClient, Deadline
 from leasehold.core.words import messages
 from leasehold.core.words.messages import Message, Receipt, Rows, WaitingFor
 from leasehold.errors import OutcomeUnknown, Unreachable, unexpected_answer
@@ -35,15 +35,15 @@ async def run_statement(
 
     With `has_timeout` coordinators end it at the deadline of `asking`, and it is asked for LATE_ANSWER_NS longer.
     Otherwise the time of `asking` starts again whenever a coordinator says for which nodes the statement waits.
-    `may_be_sent`: an earlier call may have sent it. Raises the refusal, `Unreachable` if it was never sent, and
-    `OutcomeUnknown`.
+    `may_be_sent`: an earlier call may have sent it. Raises the refusal, `Unreachable` if no coordinator has taken it,
+    and `OutcomeUnknown`.
     """
     hint = f"ask again with the same statement id, {statement}: it is never run twice"
     unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
     if client.cluster_id is None:
         who = client.question(messages.WhoAreYou(), messages.ClusterFacts, CONNECT_TIMEOUT_NS)
-        unanswered = unknown if may_be_sent else unreachable
-        facts = await client.until_answered(who, unanswered, asking, again=QUESTION_AGAIN)
+        known = unknown if may_be_sent else None  # to ask who leads changes nothing
+        facts = await client.until_answered(who, asking, unknown=known, may_be_taken=may_be_sent, again=QUESTION_AGAIN)
         client.cluster_id = facts.cluster_id
     cluster_id, ends = client.cluster_id, client.deadline(asking.for_ns)
 
@@ -60,7 +60,8 @@ async def run_statement(
         request = messages.Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
         return await ask_statement(client, address, request, deadline, waits)
 
-    return await client.until_answered(ask, unknown, asking, late_ns=LATE_ANSWER_NS if has_timeout else 0)
+    late_ns = LATE_ANSWER_NS if has_timeout else 0
+    return await client.until_answered(ask, asking, unknown=unknown, may_be_taken=may_be_sent, late_ns=late_ns)
 
 
 async def ask_statement(
@@ -70,24 +71,34 @@ async def ask_statement(
     deadline: Deadline,
     on_wait: OnWait | None = None,
 ) -> Receipt | Rows:
-    """Asks one coordinator once. A SHOW is asked for in pages in the first place."""
-    if isinstance(request, messages.AskOutcome) or request.text.lstrip()[:4].upper() != "SHOW":
-        message = await client.calls.call(address, request, deadline.within(STATEMENT_RESOLVE_NS))
+    """Asks one coordinator until it has answered. While a statement waits, it is asked for by its id again and again:
+    so a leader that hangs is noticed. The rows of a SHOW come in pages, and are asked for so in the first place."""
+    answer: Receipt | Rows | None = None
+    while answer is None and (isinstance(request, messages.AskOutcome) or not _is_show(request.text)):
+        message = await client.call(address, request, deadline, STATEMENT_RESOLVE_NS)
         answer = _heard(client, message, on_wait)
-        if isinstance(answer, Receipt) or (answer is not None and not answer.more):
-            return answer
-    pages: list[Rows] = []
-    async with aclosing(client.calls.stream(address, request, STATEMENT_RESOLVE_NS)) as answers:
-        async for message in answers:
-            answer = _heard(client, message, on_wait)
-            if isinstance(answer, Receipt):
-                return answer
-            if answer is not None:
-                pages.append(answer)
-                if not answer.more:
-                    rows = tuple(row for page in pages for row in page.rows)
-                    return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
-    raise Unreachable("the answer ended too early", hint="ask again with the same statement id")
+    if isinstance(answer, Receipt) or (answer is not None and not answer.more):
+        return answer
+
+    async def all_pages(within_ns: int) -> Receipt | Rows:
+        pages: list[Rows] = []
+        async with aclosing(client.calls.stream(address, request, within_ns)) as answers:
+            async for message in answers:
+                answer = _heard(client, message, on_wait)
+                if isinstance(answer, Receipt):
+                    return answer
+                if answer is not None:
+                    pages.append(answer)
+                    if not answer.more:
+                        rows = tuple(row for page in pages for row in page.rows)
+                        return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
+        raise Unreachable("the answer ended too early", hint="ask again with the same statement id")
+
+    return await client.unless_silent(address, deadline, STATEMENT_RESOLVE_NS, all_pages)
+
+
+def _is_show(text: str) -> bool:
+    return text.lstrip()[:4].upper() == "SHOW"
 
 
 def _heard(client: CoordinatorClient, message: Message, on_wait: OnWait | None) -> Receipt | Rows | None:

@@ -7,7 +7,7 @@ from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.words.messages import Message
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import ClusterId, LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
@@ -20,7 +20,8 @@ CALL_NS = 10 * MILLISECOND_NS
 """So long each call takes."""
 
 Answer = Message | LeaseholdError
-Script = Callable[[str, Message], Answer | list[Answer]]
+Script = Callable[[str, Message], Answer | list[Answer] | None]
+"""What is answered; with None nothing, for as long as the caller waits."""
 
 
 class Coordinators:
@@ -42,6 +43,9 @@ class Coordinators:
         self.asked.append((address, request, loop.now_ns()))
         self.timeouts_ns.append(timeout_ns)
         answers = self._script(address, request)
+        if answers is None:
+            await asyncio.sleep(timeout_ns / SECOND_NS)
+            raise Unreachable(f"{address}: no answer within {timeout_ns} ns")
         for answer in answers if isinstance(answers, list) else [answers]:
             await asyncio.sleep(CALL_NS / SECOND_NS)
             if isinstance(answer, LeaseholdError):

@@ -4,13 +4,15 @@ import asyncio
 
 from leasehold.core.data.backup import take_backup
 from leasehold.core.recovery.backup import BackupFacts
-from leasehold.core.words.messages import AskBackup, Message
+from leasehold.core.words.messages import AskBackup, ClusterFacts, Message, WhoAreYou
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Indefinite, NotLeader, Refused, Unreachable
+from leasehold.ids import Generation, Term
+from leasehold.limits.clients import ROLE_TIMEOUT_NS
 from leasehold.limits.recovery import BACKUP_TRIES_MAX
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from tests.backup_words import begin, file_of, messages_of
-from tests.unit.core.data.coordinator_words import SECONDS, Answer, Coordinators, ask
+from tests.unit.core.data.coordinator_words import CLUSTER, SECONDS, Answer, Coordinators, ask
 
 
 class Target:
@@ -31,6 +33,7 @@ async def told() -> list[Message]:
 
 
 WHOLE = asyncio.run(told())
+FACTS = ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=Term(1), leader=True)
 COMPACTED = Refused("compacted", code=ErrorCode.COMPACTED)
 
 
@@ -39,11 +42,27 @@ def take(*answers: list[Answer]) -> tuple[Coordinators, object, Target]:
     left, target = list(answers), Target()
 
     def script(_address: str, request: Message) -> list[Answer]:
+        if isinstance(request, WhoAreYou):
+            return [FACTS]
         assert isinstance(request, AskBackup)
         return left.pop(0) if len(left) > 1 else left[0]
 
     port, end, _ = ask(script, lambda client: take_backup(client, SECONDS, target, lambda *_: None))
+    port.asked = [one for one in port.asked if isinstance(one[1], AskBackup)]
     return port, end, target
+
+
+def test_a_coordinator_that_hangs_is_left_before_its_pages_begin() -> None:
+    target = Target()
+
+    def script(address: str, request: Message) -> list[Answer] | None:
+        if address == "a:1":
+            return None
+        return [FACTS] if isinstance(request, WhoAreYou) else [*WHOLE]
+
+    _, end, took_ns = ask(script, lambda client: take_backup(client, SECONDS, target, lambda *_: None))
+    assert isinstance(end, BackupFacts)
+    assert took_ns < 2 * ROLE_TIMEOUT_NS
 
 
 def test_it_writes_what_a_coordinator_sends() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 import msgspec
 import pytest
 
+from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.words.messages import (
     AgreeCutoff,
@@ -37,7 +38,7 @@ from leasehold.errors import (
     WrongPassword,
 )
 from leasehold.ids import Generation, LoginToken, ObjectId, Revision, SchemaVersion, Term, TransactionId
-from leasehold.limits.clients import PLACES_TIMEOUT_NS, RETRY_PAUSE_NS
+from leasehold.limits.clients import COORDINATOR_SILENCE_NS, RETRY_PAUSE_NS
 from leasehold.limits.units import SECOND_NS
 from tests.unit.core.data.coordinator_words import CALL_NS, CLUSTER, SECONDS, Answer, Steps, ask, in_order
 
@@ -115,7 +116,7 @@ def test_a_request_that_is_sent_once_goes_to_each_coordinator_once() -> None:
     assert port.addresses == ["a:1", "b:1"]
     assert took_ns == 2 * CALL_NS
     port, end, _ = ask(lambda _, __: NotLeader("no"), lambda client: client.ask_once(QUESTION, Receipts))
-    assert isinstance(end, NotLeader)
+    assert isinstance(end, Unreachable), "nobody leads"
     assert port.addresses == ["a:1", "b:1"]
 
 
@@ -165,10 +166,14 @@ def test_a_change_is_asked_for_again_after_whatever_says_nothing_of_it(error: Le
         (question, [Unreachable("gone")], Unreachable),
         (question, [NotLeader("no")], Unreachable),
         (change, [Unreachable("gone")], OutcomeUnknown),
-        (change, [NotLeader("no")], OutcomeUnknown),
+        (change, [NotLeader("no")], Unreachable),
+        (change, [Unreachable("refused", was_sent=False)], Unreachable),
+        (change, [Unreachable("gone"), NotLeader("no")], OutcomeUnknown),
+        (change, [Indefinite("perhaps"), NotLeader("no")], OutcomeUnknown),
+        (change, [NotInitialised("no")], NotInitialised),
         (change, [SealUnknown("not yet")], SealUnknown),
         (change, [Unreachable("gone"), SealUnknown("not yet")], OutcomeUnknown),
-        (change, [SealUnknown("not yet"), NotLeader("no")], OutcomeUnknown),
+        (change, [SealUnknown("not yet"), NotLeader("no")], Unreachable),
     ],
 )
 def test_at_the_deadline_it_ends_as_what_is_known(
@@ -177,18 +182,78 @@ def test_at_the_deadline_it_ends_as_what_is_known(
     port, end, took_ns = ask(in_order(answers), steps)
     assert type(end) is kind
     assert isinstance(end, LeaseholdError)
-    assert "no answer within 2 s" in end.text or kind is SealUnknown
+    assert "no answer within 2 s" in end.text or kind in {SealUnknown, NotInitialised}
     assert took_ns == 2 * SECOND_NS
     *_, (_, _, last_ns) = port.asked
     assert last_ns <= 2 * SECOND_NS - RETRY_PAUSE_NS, "an attempt has some time"
-    assert port.timeouts_ns[-1] < port.timeouts_ns[0] == 2 * SECOND_NS, "what is left"
+    assert port.timeouts_ns[-1] < port.timeouts_ns[0] == COORDINATOR_SILENCE_NS, "what is left"
+
+
+def test_a_commit_that_an_earlier_call_may_have_sent_stays_unknown() -> None:
+    _, end, _ = ask(in_order([NotLeader("no")]), lambda client: client.resolve(COMMIT, SECONDS, may_be_taken=True))
+    assert isinstance(end, OutcomeUnknown)
+
+
+def test_a_request_that_is_sent_once_is_unknown_if_one_coordinator_may_have_taken_it() -> None:
+    async def once(client: CoordinatorClient) -> object:
+        return await client.ask_once(COMMIT, TransactionFacts, unknown=OutcomeUnknown)
+
+    _, end, _ = ask(in_order([Unreachable("gone"), NotLeader("no")]), once)
+    assert isinstance(end, OutcomeUnknown)
+    _, end, _ = ask(in_order([Unreachable("refused", was_sent=False), NotLeader("no")]), once)
+    assert type(end) is Unreachable
+
+
+NO_QUORUM = NotLeader("a:1 can't lead", hint="start them", cause=ErrorCode.NO_QUORUM)
+
+
+@pytest.mark.parametrize("steps", [question, change])
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        ([NO_QUORUM], ErrorCode.NO_QUORUM),
+        ([NO_QUORUM, Unreachable("refused", was_sent=False)], ErrorCode.NO_QUORUM),
+        ([NO_QUORUM, NotLeader("an election")], ErrorCode.UNREACHABLE),
+    ],
+)
+def test_it_says_that_the_store_has_no_quorum_if_that_is_why_nobody_leads(
+    steps: Steps, answers: list[Answer], code: ErrorCode
+) -> None:
+    _, end, _ = ask(in_order(answers), steps)
+    assert isinstance(end, Unreachable)
+    assert end.code == code
+    assert (end.hint == "start them") == (code is ErrorCode.NO_QUORUM)
+
+
+def test_what_may_have_been_taken_is_unknown_whatever_the_store_lacks() -> None:
+    _, end, _ = ask(in_order([Unreachable("gone"), NO_QUORUM]), change)
+    assert isinstance(end, OutcomeUnknown)
+
+
+def test_a_silence_counts_as_taken_even_if_the_coordinator_says_then_that_it_does_not_lead() -> None:
+    silent = [None]
+
+    def script(_address: str, _request: Message) -> Answer | None:
+        return silent.pop() if silent else NotLeader("no")
+
+    _, end, _ = ask(script, lambda client: client.resolve(COMMIT, SECONDS))
+    assert isinstance(end, OutcomeUnknown)
+
+
+def test_a_question_that_is_not_answered_goes_to_the_next_coordinator() -> None:
+    port, end, took_ns = ask(
+        lambda address, _: None if address == "a:1" else ANSWER,
+        lambda client: client.look_up(QUESTION, Receipts, Asking()),
+    )
+    assert end == ANSWER
+    assert port.addresses == ["a:1", "a:1", "b:1"]
+    assert took_ns == 2 * SECOND_NS + RETRY_PAUSE_NS + CALL_NS
 
 
 def test_a_cutoff_that_nobody_agrees_changes_nothing() -> None:
     request = AgreeCutoff(cluster_id=CLUSTER, table=ObjectId(1), query="6" * 32)
     _, end, _ = ask(in_order([Unreachable("gone")]), lambda client: client.agree_cutoff(request, SECONDS))
     assert isinstance(end, Unreachable)
-    assert end.hint == "run the query again"
 
 
 def test_a_table_is_looked_up_again_in_its_own_cluster_once_and_soon() -> None:
@@ -213,7 +278,7 @@ def test_a_table_is_looked_up_again_in_its_own_cluster_once_and_soon() -> None:
     port, end, _ = ask(in_order([facts, Unreachable("gone"), Unreachable("gone")]), look)
     assert isinstance(end, Unreachable)
     assert [request for _, request, _ in port.asked] == [AskTable(cluster_id=CLUSTER, name="d.t")] * 3
-    assert port.timeouts_ns == [PLACES_TIMEOUT_NS, PLACES_TIMEOUT_NS, PLACES_TIMEOUT_NS - CALL_NS]
+    assert port.timeouts_ns == [COORDINATOR_SILENCE_NS] * 3
 
 
 # ---------------------------------------------------------------- who asks

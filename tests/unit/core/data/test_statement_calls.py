@@ -2,6 +2,9 @@
 
 from collections.abc import Awaitable
 
+import pytest
+
+from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.node_removal import remove_node
 from leasehold.core.data.statement_calls import run_statement
@@ -10,6 +13,7 @@ from leasehold.core.words.messages import (
     ClusterFacts,
     ClusterStatus,
     Execute,
+    Message,
     NodeRemoved,
     NodeStatus,
     RemoveNode,
@@ -17,12 +21,13 @@ from leasehold.core.words.messages import (
     WaitingFor,
     WhoAreYou,
 )
-from leasehold.errors import NotLeader, OutcomeUnknown, Unreachable
+from leasehold.errors import Indefinite, NotLeader, OutcomeUnknown, Unreachable
 from leasehold.ids import Generation, Incarnation, NodeId, Revision, StatementId, Term
-from leasehold.limits.clients import LATE_ANSWER_NS, RETRY_PAUSE_NS
+from leasehold.limits.clients import COORDINATOR_SILENCE_NS, LATE_ANSWER_NS, RETRY_PAUSE_NS, ROLE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
-from tests.unit.core.data.coordinator_words import CALL_NS, CLUSTER, SECONDS, Answer, ask, in_order
+from tests.unit.core.data.coordinator_words import CALL_NS, CLUSTER, SECONDS, Answer, Coordinators, ask, in_order
 
+REFUSED_CONNECTION = Unreachable("nothing listens there", was_sent=False)
 FACTS = ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=Term(1), leader=True)
 STATEMENT = StatementId("5" * 32)
 
@@ -31,9 +36,21 @@ def test_a_statement_that_was_never_sent_is_definite_and_one_that_was_is_unknown
     def run(client: CoordinatorClient) -> Awaitable[object]:
         return run_statement(client, "DROP TABLE d.t", STATEMENT, SECONDS)
 
-    _, end, _ = ask(in_order([NotLeader("no")]), run)
-    assert type(end) is Unreachable
-    _, end, _ = ask(in_order([FACTS, NotLeader("no")]), run)
+    for answers in ([NotLeader("no")], [FACTS, NotLeader("no")], [FACTS, REFUSED_CONNECTION]):
+        _, end, _ = ask(in_order(answers), run)
+        assert type(end) is Unreachable
+    for answers in ([FACTS, Unreachable("gone")], [FACTS, Indefinite("perhaps"), NotLeader("no")]):
+        _, end, _ = ask(in_order(answers), run)
+        assert isinstance(end, OutcomeUnknown)
+        assert end.statement_id == STATEMENT
+
+
+@pytest.mark.parametrize("facts", [[], [FACTS]])
+def test_a_statement_that_an_earlier_call_may_have_sent_stays_unknown(facts: list[Answer]) -> None:
+    _, end, _ = ask(
+        in_order([*facts, NotLeader("no")]),
+        lambda client: run_statement(client, "DROP TABLE d.t", STATEMENT, SECONDS, may_be_sent=True),
+    )
     assert isinstance(end, OutcomeUnknown)
     assert end.statement_id == STATEMENT
 
@@ -43,7 +60,7 @@ def test_a_statement_with_a_timeout_is_asked_for_a_little_longer() -> None:
         in_order([FACTS, NotLeader("no")]),
         lambda client: run_statement(client, "DROP TABLE d.t", STATEMENT, SECONDS, has_timeout=True),
     )
-    assert isinstance(end, OutcomeUnknown)
+    assert isinstance(end, Unreachable)
     assert took_ns == CALL_NS + 2 * SECOND_NS + LATE_ANSWER_NS
     left = [request.timeout_ns for _, request, _ in port.asked if isinstance(request, Execute)]
     assert left[0] == 2 * SECOND_NS
@@ -66,26 +83,100 @@ def test_all_pages_of_an_answer_are_one() -> None:
 
 def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
     page = Rows(columns=("name",), rows=(("a",),), revision=Revision(7))
-    answers: list[list[Answer]] = [[WaitingFor(statement_id=STATEMENT, nodes=("n1",), at_most_ns=1)], [], [page]]
-    waits: list[WaitingFor] = []
+    answers: list[list[Answer]] = [[], [page]]
     _, end, _ = ask(
         lambda _, request: FACTS if isinstance(request, WhoAreYou) else answers.pop(0),
-        lambda client: run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS, on_wait=waits.append),
+        lambda client: run_statement(client, "SHOW TABLES", STATEMENT, SECONDS),
     )
-    assert (end, len(waits), answers) == (page, 1, [])
+    assert (end, answers) == (page, [])
 
 
 def test_the_time_for_a_statement_counts_from_the_last_word_of_it() -> None:
     page = Rows(columns=("name",), rows=(("a",),), revision=Revision(7))
 
     def run(client: CoordinatorClient) -> Awaitable[object]:
-        return run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS)
+        return run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS, on_wait=waits.append)
 
-    cut: list[Answer] = [*[WAITS] * 150, Unreachable("gone")]
-    answers: list[list[Answer]] = [[FACTS], *[[WAITS], cut] * 3, [page]]
-    _, end, took_ns = ask(lambda *_: answers.pop(0), run)
+    answers: list[Answer] = [FACTS, *[*[WAITS] * 150, Unreachable("gone")] * 3, page]
+    waits: list[WaitingFor] = []
+    _, end, took_ns = ask(in_order(answers), run)
     assert end == page
+    assert len(waits) == 450
     assert took_ns > 2 * SECONDS.for_ns
+
+
+# ---------------------------------------------------------------- a leader that hangs
+
+
+def hung(address: str, request: Message) -> Answer | None:
+    """The first coordinator led term 4 and answers nothing; the second one leads by now."""
+    if address == "a:1":
+        return None
+    return FACTS if isinstance(request, WhoAreYou) else page_of("second")
+
+
+def page_of(name: str) -> Rows:
+    return Rows(columns=("name",), rows=((name,),), revision=Revision(7))
+
+
+@pytest.mark.parametrize("text", ["CANCEL PROCEDURE 1", "SHOW TABLES"])
+def test_a_coordinator_that_answers_nothing_is_left_after_two_seconds(text: str) -> None:
+    async def steps(client: CoordinatorClient) -> object:
+        client.cluster_id = CLUSTER
+        return await run_statement(client, text, STATEMENT, Asking(30 * SECOND_NS))
+
+    port, end, took_ns = ask(hung, steps)
+    assert end == page_of("second")
+    assert took_ns == COORDINATOR_SILENCE_NS + ROLE_TIMEOUT_NS + RETRY_PAUSE_NS + CALL_NS
+    assert [type(request) for _, request, _ in port.asked] == [Execute, WhoAreYou, Execute]
+
+
+def test_a_statement_whose_leader_hangs_while_it_waits_is_asked_for_elsewhere() -> None:
+    waits = iter([WAITS] * 3)
+
+    def script(address: str, request: Message) -> Answer | None:
+        return FACTS if isinstance(request, WhoAreYou) and address == "b:1" else next(waits, hung(address, request))
+
+    async def steps(client: CoordinatorClient) -> object:
+        client.cluster_id = CLUSTER
+        return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, Asking(30 * SECOND_NS))
+
+    _, end, took_ns = ask(script, steps)
+    assert end == page_of("second")
+    assert took_ns == 4 * CALL_NS + COORDINATOR_SILENCE_NS + ROLE_TIMEOUT_NS + RETRY_PAUSE_NS
+
+
+def test_a_coordinator_that_is_busy_gets_more_time() -> None:
+    def script(_address: str, request: Message) -> Answer | None:
+        if isinstance(request, WhoAreYou):
+            return FACTS
+        return page_of("late") if len(port_timeouts) > 2 else port_timeouts.append(0)
+
+    port_timeouts: list[int] = []
+
+    async def steps(client: CoordinatorClient) -> object:
+        client.cluster_id = CLUSTER
+        return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, Asking(60 * SECOND_NS))
+
+    port, end, _ = ask(script, steps)
+    assert end == page_of("late")
+    assert set(port.addresses) == {"a:1"}
+    given = [timeout // SECOND_NS for (_, request, _), timeout in asked_with(port) if isinstance(request, Execute)]
+    assert given == [1, 4, 16, 30]
+
+
+def test_the_only_coordinator_is_waited_for() -> None:
+    async def steps(client: CoordinatorClient) -> object:
+        client.cluster_id = CLUSTER
+        return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS)
+
+    port, end, _ = ask(hung, steps, addresses=("a:1",))
+    assert isinstance(end, OutcomeUnknown)
+    assert port.timeouts_ns == [2 * SECOND_NS]
+
+
+def asked_with(port: Coordinators) -> list[tuple[tuple[str, Message, int], int]]:
+    return list(zip(port.asked, port.timeouts_ns, strict=True))
 
 
 # ---------------------------------------------------------------- nodes
@@ -129,8 +220,9 @@ def test_which_node_a_name_is_of_is_looked_up_once() -> None:
 def test_a_removal_that_was_not_asked_for_is_definite_and_one_that_was_is_unknown() -> None:
     _, end, _ = ask(in_order([NotLeader("no")]), remove)
     assert isinstance(end, Unreachable)
-    assert end.hint == "the removal was not requested"
     _, end, _ = ask(in_order([STATUS, NotLeader("no")]), remove)
+    assert isinstance(end, Unreachable)
+    _, end, _ = ask(in_order([STATUS, Unreachable("gone"), NotLeader("no")]), remove)
     assert isinstance(end, OutcomeUnknown)
 
 
