@@ -37,6 +37,7 @@ async def remove_node(
                 asking.answered()
                 match message:
                     case WaitingFor():
+                        deadline.may_be_taken = True
                         if on_wait is not None:
                             on_wait(message)
                     case NodeRemoved():

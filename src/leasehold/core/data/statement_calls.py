@@ -77,6 +77,8 @@ async def ask_statement(
     while answer is None and (isinstance(request, messages.AskOutcome) or not _is_show(request.text)):
         message = await client.call(address, request, deadline, STATEMENT_RESOLVE_NS)
         answer = _heard(client, message, on_wait)
+        # Whoever waits for it has taken it, and may decline the next question since the leadership has ended.
+        deadline.may_be_taken = deadline.may_be_taken or answer is None
     if isinstance(answer, Receipt) or (answer is not None and not answer.more):
         return answer
 

@@ -39,7 +39,11 @@ def test_a_statement_that_was_never_sent_is_definite_and_one_that_was_is_unknown
     for answers in ([NotLeader("no")], [FACTS, NotLeader("no")], [FACTS, REFUSED_CONNECTION]):
         _, end, _ = ask(in_order(answers), run)
         assert type(end) is Unreachable
-    for answers in ([FACTS, Unreachable("gone")], [FACTS, Indefinite("perhaps"), NotLeader("no")]):
+    for answers in (
+        [FACTS, Unreachable("gone")],
+        [FACTS, Indefinite("perhaps"), NotLeader("no")],
+        [FACTS, WAITS, NotLeader("the leader that took it has ceased to lead")],
+    ):
         _, end, _ = ask(in_order(answers), run)
         assert isinstance(end, OutcomeUnknown)
         assert end.statement_id == STATEMENT
