@@ -306,11 +306,11 @@ def test_a_coordinator_waits_for_a_store_that_is_not_up_and_says_so(tmp_path: Pa
         with Running("coordinator", *words, directory=directory) as running:
             running.wait_until_it_says("nothing listens there")
             wait_until(lambda: "nothing listens there" in why_not(directory))
-            assert "NOT_LEADER" in why_not(directory)
+            assert why_not(directory).startswith(("NO_QUORUM", "UNREACHABLE"))
             assert all(address in why_not(directory) for address in cluster.endpoints)
             one.start()
             wait_until(lambda: f"{one.address}: no answer in time" in why_not(directory))
-            assert "check that most members of etcd run" in why_not(directory)
+            assert "start the members of etcd that do not answer" in why_not(directory)
             two.start()
             wait_until(lambda: "NOT_INITIALISED" in why_not(directory))
             assert running.runs()
