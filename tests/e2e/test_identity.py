@@ -1,7 +1,6 @@
 """Identity with real processes and real files: crash points, many at once, copies, backups, damage and full disks.
 
-Each refusal ends the process with its exit code, one line that says what, one that says what to do, and leaves the
-directory as it was.
+Each refusal ends the process with its exit code, says why and what to do, and leaves the directory as it was.
 """
 
 import os
@@ -319,10 +318,10 @@ async def test_I5_a_directory_without_its_vault_is_not_that_node(
 
 
 async def test_a_node_whose_directory_is_deleted_while_it_runs_ends(cluster: RunningCluster, tmp_path: Path) -> None:
-    with Node(tmp_path / "deleted", cluster, logs=tmp_path) as node:
+    with Node(tmp_path / "gone", cluster, logs=tmp_path) as node:
         node.start().serves()
-        shutil.rmtree(tmp_path / "deleted")
-        node.ended().refused(3, str(tmp_path / "deleted"))
+        shutil.rmtree(node.directory)
+        node.ended().refused(3, str(node.directory))
 
 
 # ---------------------------------------------------------------- a full disk

@@ -8,7 +8,7 @@ finds and leaves follows from its text. What is known of it follows from its ans
 | COMMITTED, COMMITTED_PENDING | one, at the revision of the receipt |
 | COMMITTED, and nobody was waited for | one, or there was nothing to do |
 | ROLLED_BACK | two, of which the second takes the first one back, or none |
-| refused | none |
+| refused, or no coordinator took it | none |
 | no answer | any number of these two |
 """
 
@@ -29,7 +29,7 @@ from leasehold.core.words.statements import (
     TableName,
     fold,
 )
-from leasehold.errors import Definite
+from leasehold.errors import Definite, Unreachable
 from leasehold.ids import Revision
 from leasehold.testing.catalog import parsed
 from leasehold.testing.linearizability import ONCE, CatalogObject, Operation, Turn, Value
@@ -47,7 +47,11 @@ class AskedStatement(Protocol):
     asked_ns: int
     answered_ns: int
     """0 where no answer came in time; `heard` may have been found out later."""
-    heard: Receipt | Definite | None
+
+    @property
+    def heard(self) -> Receipt | Definite | Unreachable | None:
+        """An error says that nothing was done."""
+        ...
 
 
 class CatalogAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +117,7 @@ def _changes(left: Mapping[CatalogObject, Value]) -> Turn:
 def _statement(one: AskedStatement, turn: Turn, objects: frozenset[CatalogObject]) -> Iterator[Operation]:
     heard, answered_ns = one.heard, one.answered_ns or None
     turn = Turn(found=_each(turn.found, objects), left=_each(turn.left, objects))
-    if isinstance(heard, Definite):
+    if isinstance(heard, Definite | Unreachable):
         return
     said = Operation(what=one.text, invoked_ns=one.asked_ns, answered_ns=answered_ns, turns=(turn,))
     if isinstance(heard, Receipt) and heard.outcome is not Outcome.ROLLED_BACK:
