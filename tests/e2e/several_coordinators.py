@@ -1,7 +1,9 @@
 """What tests of several coordinators ask them, and do with them again and again."""
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import Coordinators
@@ -116,3 +118,27 @@ def has_quorum(cluster: RunningCluster) -> bool:
         except Unreachable as error:
             return error.code != ErrorCode.NO_QUORUM
     return True
+
+
+def delete(replica: Path) -> None:
+    replica.unlink()
+
+
+def truncate(replica: Path) -> None:
+    with replica.open("r+b") as file:
+        file.truncate(replica.stat().st_size // 2)
+
+
+def flip(replica: Path) -> None:
+    """One bit of each page but the first, which is the one of the schema."""
+    blob = bytearray(replica.read_bytes())
+    for place in range(4096 + 500, len(blob), 4096):
+        blob[place] ^= 1
+    replica.write_bytes(blob)
+
+
+def garble(replica: Path) -> None:
+    replica.write_bytes(os.urandom(replica.stat().st_size))
+
+
+DAMAGES = [delete, truncate, flip, garble]

@@ -216,13 +216,20 @@ class CoordinatorClient:
             raise
 
     async def _learn(self, at_most_ns: int) -> None:
-        """Asks who the other coordinators are, once; the answer is a help that no request needs."""
-        with contextlib.suppress(Indefinite, NotInitialised, NotLeader):
-            ask = self.question(messages.WhoAreYou(), messages.ClusterFacts)
-            facts = await self._attempt(ask, self.deadline(min(ROLE_TIMEOUT_NS, at_most_ns)))
-            self._learns = False
-            known = (*self.addresses, *told_addresses(facts))
-            self.addresses = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
+        """Asks one after the other who the other coordinators are, until one tells; no request needs the answer.
+
+        With one that tells and one that is dead, it could else ask the dead one whenever it learns, and the other one
+        whenever it is to do something that only a leader does.
+        """
+        ask = self.question(messages.WhoAreYou(), messages.ClusterFacts)
+        deadline = self.deadline(at_most_ns)
+        for _ in self.addresses:
+            with contextlib.suppress(Indefinite, NotInitialised, NotLeader):
+                facts = await self._attempt(ask, self.deadline(deadline.within(ROLE_TIMEOUT_NS)))
+                self._learns = False
+                known = (*self.addresses, *told_addresses(facts))
+                self.addresses = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
+                return
 
     async def call(self, address: str, request: Message, deadline: Deadline, timeout_ns: int) -> Message:
         """One answer of one coordinator, as `unless_silent`."""

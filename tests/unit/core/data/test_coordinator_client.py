@@ -107,6 +107,20 @@ def test_a_client_that_learns_asks_anew_who_there_is_once_a_leader_is_named_that
     assert isinstance(end, Unreachable), "a client that does not learn knows one alone"
 
 
+@pytest.mark.parametrize("given", [("dead:1", "b:1"), ("b:1", "dead:1")])
+def test_a_client_learns_of_the_leader_beside_one_that_is_dead(given: tuple[str, ...]) -> None:
+    def answer(address: str, request: Message) -> Message | LeaseholdError:
+        if address == "dead:1":
+            return Unreachable("gone")
+        if isinstance(request, WhoAreYou):
+            facts = ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=Term(4), leader=address == "c:1")
+            return msgspec.structs.replace(facts, coordinators=("b:1", "c:1"))
+        return ANSWER if address == "c:1" else NotLeader("no", leader="c:1", term=4)
+
+    _, end, _ = ask(answer, question, addresses=given, learns=True)
+    assert end == ANSWER
+
+
 def test_a_request_that_is_sent_once_goes_to_each_coordinator_once() -> None:
     port, end, took_ns = ask(
         lambda address, _: Unreachable("gone") if address == "a:1" else ANSWER,
