@@ -15,7 +15,7 @@ OTHER_FILES = {
     ),
     REPLICA_APPLICATION_ID: (
         "is a replica of a shared meta storage",
-        "start the coordinator with --meta, or choose an empty directory",
+        "start the coordinator with --meta, or choose an empty directory; `leasehold recover --from` recovers from it",
     ),
 }
 """What is wrong with a file that is of the other kind, and what to do."""

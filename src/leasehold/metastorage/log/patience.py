@@ -44,7 +44,7 @@ class PatientClient:
         except Indefinite as error:
             raise Unreachable(
                 f"the store does not answer: {error.text}",
-                hint="check the addresses in --meta, and that most members run; then run the command again",
+                hint="check the addresses of the store, and that most members run; then run the command again",
             ) from error
 
 
