@@ -1,4 +1,4 @@
-"""A store that is set back under a coordinator that runs is told from one that answers with an old head for a moment."""
+"""A store that is set back under a coordinator is told from one that answers with an old head for a moment."""
 
 import asyncio
 

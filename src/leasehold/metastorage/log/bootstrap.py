@@ -95,8 +95,8 @@ class OldHeads:
         self._since_ns: int | None = None
 
     def met(self, error: Indefinite, position: LogPosition) -> None:
-        """The head could not be read. Raises `StoreSetBack` once the store has answered with old heads, and with nothing
-        else, for SET_BACK_LOOKS polls: no release does that by itself."""
+        """The head could not be read. Raises `StoreSetBack` once the store has answered with old heads, and with
+        nothing else, for SET_BACK_LOOKS polls: no release does that by itself."""
         if not isinstance(error, OldHead):
             self._since_ns = None  # of the time without an answer nothing is known
             return
