@@ -1,6 +1,7 @@
 """A real cluster for tests: the processes that `leasehold up` starts, started here, below a temporary directory."""
 
 import contextlib
+import shutil
 import signal
 from pathlib import Path
 from typing import Self
@@ -9,6 +10,7 @@ import psutil
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.errors import LeaseholdError, Refused
+from leasehold.local.members import LocalMembers
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
 
@@ -71,6 +73,14 @@ class RunningCluster:
         """Starts a process that was killed, and waits until it serves again."""
         self.local.start(name)
         self.wait_until_active()
+
+    def begin_store_anew(self) -> None:
+        """Deletes what the members of the store hold, and starts them as those of a new cluster, which hold nothing."""
+        members = LocalMembers(self.directory)
+        for process in members.processes():
+            shutil.rmtree(process.directory / "data")
+        for process in members.processes():
+            members.start(process, is_new=True)
 
     def stop(self) -> None:
         """In order: the leases are given back."""

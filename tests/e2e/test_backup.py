@@ -176,11 +176,7 @@ def test_several_coordinators_go_on_from_a_file_that_a_follower_gave(
         for name in addresses:
             for path in running.local.node(name).directory.glob("meta.db*"):
                 path.unlink()
-        for name in members:
-            shutil.rmtree(running.directory / name / "data")
-
-        for name in members:
-            running.local.start(name)
+        running.begin_store_anew()
         restore = ("restore", str(file), *LocalMembers(running.directory).words(), "--longest-lease", "3s")
         ran = leasehold(*restore)
         assert ran.code == 0, ran.err

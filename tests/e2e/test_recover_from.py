@@ -322,10 +322,7 @@ def test_the_replicas_of_coordinators_go_on_in_a_new_store(several: RunningClust
     kill_once_saved(several, "node-1")
     for name in (*names, "node-2", *members):
         several.kill(name)
-    for name in members:
-        shutil.rmtree(several.directory / name / "data")
-    for name in members:
-        several.local.start(name)
+    several.begin_store_anew()
     store = LocalMembers(several.directory).words()
     recover(*store).refused(3, "NO_META_STORAGE")
     told = recover(*from_each(several.directory), *store).json()
