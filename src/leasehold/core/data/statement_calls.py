@@ -33,8 +33,9 @@ async def run_statement(
 ) -> Receipt | Rows:
     """Asks for a statement until it is known how it ended.
 
-    With `has_timeout` coordinators end it at the deadline of `asking`, and it is asked for LATE_ANSWER_NS longer.
-    Otherwise the time of `asking` starts again whenever a coordinator says for which nodes the statement waits.
+    The time of `asking` starts again whenever a coordinator says for which nodes the statement waits. With
+    `has_timeout` coordinators end it at the first deadline: a rollback waits for nodes after that. Then it is asked for
+    LATE_ANSWER_NS longer.
     `may_be_sent`: an earlier call may have sent it. Raises the refusal, `Unreachable` if no coordinator has taken it,
     and `OutcomeUnknown`.
     """
@@ -49,8 +50,7 @@ async def run_statement(
 
     async def ask(address: str, deadline: Deadline) -> Receipt | Rows:
         def waits(waiting: WaitingFor) -> None:
-            if not has_timeout:
-                deadline.renew()
+            deadline.renew()
             asking.answered()
             if on_wait is not None:
                 on_wait(waiting)

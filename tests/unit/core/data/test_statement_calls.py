@@ -72,6 +72,17 @@ def test_a_statement_with_a_timeout_is_asked_for_a_little_longer() -> None:
     assert left[-1] == 1
 
 
+def test_a_statement_that_waits_is_asked_for_beyond_its_timeout() -> None:
+    """What it took away comes back, and that may wait for a node as long as a lease."""
+    page = Rows(columns=("name",), rows=(("a",),), revision=Revision(7))
+    _, end, took_ns = ask(
+        in_order([FACTS, *[WAITS] * 1_000, page]),
+        lambda client: run_statement(client, "DROP TABLE d.t", STATEMENT, SECONDS, has_timeout=True),
+    )
+    assert end == page
+    assert took_ns > SECONDS.for_ns + LATE_ANSWER_NS
+
+
 def test_all_pages_of_an_answer_are_one() -> None:
     pages: list[Answer] = [
         Rows(columns=("name",), rows=((name,),), revision=Revision(7), more=name != "c") for name in "abc"
