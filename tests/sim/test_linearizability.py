@@ -7,39 +7,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.testing.linearizability import Operation, Turn, Undecided, Violation, check
+from leasehold.testing.linearizability import CatalogStep, Operation, UndecidedHistory, Violation, check
 
 T, U = ("d", "t"), ("d", "u")
 
 
 def made(from_ns, to_ns, revision=None, one=T, **more):
     """A statement that creates a table."""
-    turns = (Turn(found={one: None}, left={one: ""}),)
+    steps = (CatalogStep(found={one: None}, left={one: ""}),)
     return Operation(
-        what=f"CREATE {one[-1]}", invoked_ns=from_ns, answered_ns=to_ns, turns=turns, revision=revision, **more
+        what=f"CREATE {one[-1]}", invoked_ns=from_ns, answered_ns=to_ns, steps=steps, revision=revision, **more
     )
 
 
 def dropped(from_ns, to_ns, revision=None, one=T, **more):
-    turns = (Turn(found={one: ""}, left={one: None}),)
+    steps = (CatalogStep(found={one: ""}, left={one: None}),)
     return Operation(
-        what=f"DROP {one[-1]}", invoked_ns=from_ns, answered_ns=to_ns, turns=turns, revision=revision, **more
+        what=f"DROP {one[-1]}", invoked_ns=from_ns, answered_ns=to_ns, steps=steps, revision=revision, **more
     )
 
 
 def shown(from_ns, to_ns, revision=None, *there):
     """A read of both tables."""
     found = {one: "" if one in there else None for one in (T, U)}
-    return Operation(what="SHOW", invoked_ns=from_ns, answered_ns=to_ns, turns=(Turn(found=found),), revision=revision)
+    return Operation(
+        what="SHOW", invoked_ns=from_ns, answered_ns=to_ns, steps=(CatalogStep(found=found),), revision=revision
+    )
 
 
 def rolled_back(from_ns, to_ns, one=T):
-    turns = (Turn(found={one: ""}, left={one: None}), Turn(found={one: None}, left={one: ""}))
+    steps = (CatalogStep(found={one: ""}, left={one: None}), CatalogStep(found={one: None}, left={one: ""}))
     return Operation(
         what=f"DROP {one[-1]}, rolled back",
         invoked_ns=from_ns,
         answered_ns=to_ns,
-        turns=turns,
+        steps=steps,
         ends=frozenset({0, 2}),
     )
 
@@ -83,7 +85,7 @@ BROKEN = {
             what="RENAME",
             invoked_ns=3,
             answered_ns=None,
-            turns=(Turn(found={T: "", U: None}, left={T: None, U: ""}),),
+            steps=(CatalogStep(found={T: "", U: None}, left={T: None, U: ""}),),
             **MAYBE,
         ),
         shown(5, 6, 7, T, U),
@@ -122,7 +124,7 @@ def test_a_search_that_meets_its_bound_is_undecided():
     unknown = [made(1, None, **MAYBE) for _ in range(5)] + [dropped(1, None, **MAYBE) for _ in range(5)]
     reads = [shown(3 + at, 4 + at, 5 + at, *((T,) if at % 2 else ())) for at in range(8)]
     assert check([*unknown, *reads]) is None
-    assert check([*unknown, *reads], states_max=8) == Undecided(states=8)
+    assert check([*unknown, *reads], states_max=8) == UndecidedHistory(states=8)
     assert isinstance(check([*unknown, *reads, shown(20, 21, 30, U)], states_max=100_000), Violation)
 
 
@@ -131,7 +133,7 @@ def test_a_search_that_meets_its_bound_is_undecided():
 
 @st.composite
 def ran(draw):
-    """A history of operations that took turns one after the other; each is told with an interval around its turn."""
+    """A history of operations that took steps one after the other; each is told with an interval around its step."""
     values, history = {T: None, U: None}, []
     for revision in range(1, draw(st.integers(1, 12)) + 1):
         one, at_ns = draw(st.sampled_from((T, U))), 10 * revision
@@ -139,9 +141,9 @@ def ran(draw):
         kind = draw(st.sampled_from(("read", "write", "unknown", "lost", "rolled back", "without a revision")))
         if kind == "read":
             found = dict(values) if draw(st.booleans()) else {one: values[one]}
-            turns = (Turn(found=found),)
+            steps = (CatalogStep(found=found),)
             history.append(
-                Operation(what="SHOW", invoked_ns=from_ns, answered_ns=to_ns, turns=turns, revision=revision)
+                Operation(what="SHOW", invoked_ns=from_ns, answered_ns=to_ns, steps=steps, revision=revision)
             )
             continue
         make = made if values[one] is None else dropped
@@ -169,7 +171,7 @@ def test_what_ran_in_turn_is_linearizable(history):
 
 
 def tried(history):
-    """Whether some order of the turns of some of the operations explains all."""
+    """Whether some order of the steps of some of the operations explains all."""
     counts = product(*(sorted(one.ends) for one in history))
     return any(
         ordered([], dict(zip(range(len(history)), each, strict=True)), history, {T: None, U: None}) for each in counts
@@ -177,15 +179,15 @@ def tried(history):
 
 
 def ordered(before, left, history, values):
-    """Whether the turns that are left fit in any order after those `before`."""
+    """Whether the steps that are left fit in any order after those `before`."""
     if not any(left.values()):
         return True
     return any(
-        ordered([*before, one], {**left, number: left[number] - 1}, history, values | turn.left)
+        ordered([*before, one], {**left, number: left[number] - 1}, history, values | step.left)
         for number, one in enumerate(history)
         if left[number] and not any(comes_before(one, earlier) for earlier in before)
-        for turn in [one.turns[before.count(one)]]
-        if all(values[each] == value for each, value in turn.found.items())
+        for step in [one.steps[before.count(one)]]
+        if all(values[each] == value for each, value in step.found.items())
     )
 
 
@@ -215,8 +217,8 @@ def some(draw):
         elif kind == "rolled back":
             history.append(rolled_back(from_ns, to_ns, one))
         elif kind == "moved":
-            turns = (Turn(found={T: "", U: None}, left={T: None, U: ""}),)
-            history.append(Operation(what="RENAME", invoked_ns=from_ns, answered_ns=to_ns, turns=turns))
+            steps = (CatalogStep(found={T: "", U: None}, left={T: None, U: ""}),)
+            history.append(Operation(what="RENAME", invoked_ns=from_ns, answered_ns=to_ns, steps=steps))
         else:
             history.append(make(from_ns, to_ns, one=one))
     return [msgspec.structs.replace(one, what=f"{number}: {one.what}") for number, one in enumerate(history)]
@@ -226,5 +228,5 @@ def some(draw):
 @given(some())
 def test_the_search_agrees_with_trying_every_order(history):
     found = check(history)
-    assert not isinstance(found, Undecided)
+    assert not isinstance(found, UndecidedHistory)
     assert (found is None) == tried(history)

@@ -18,7 +18,7 @@ from leasehold.storage.servelog import read_serve_log
 from leasehold.testing.catalog import Model, parsed
 from leasehold.testing.catalog_operations import operations
 from leasehold.testing.catalog_rows import TableRow
-from leasehold.testing.linearizability import Undecided, check
+from leasehold.testing.linearizability import UndecidedHistory, check
 from leasehold.wire.blocking import BlockingConnection
 from tests.soak.ledger import Ledger, TableLedger, Told
 
@@ -96,7 +96,7 @@ class Checks:
         ledger, altered = self._ledger, tuple(self._altered.split("."))
         found = check(operations(ledger.statements, ledger.catalog_answers, columns_of=frozenset({altered})))
         ledger.count("histories")
-        if isinstance(found, Undecided):
+        if isinstance(found, UndecidedHistory):
             ledger.count("undecided histories")
         else:
             ledger.violated(found and f"INV-READ-2: {found}")

@@ -3,7 +3,7 @@
 Objects are tables, and columns of tables that only CREATE TABLE, ADD COLUMN and DROP COLUMN change. What a statement
 finds and leaves follows from its text. What is known of it follows from its answer:
 
-| answer | turns |
+| answer | steps |
 | --- | --- |
 | COMMITTED, COMMITTED_PENDING | one, at the revision of the receipt |
 | COMMITTED, and nobody was waited for | one, or there was nothing to do |
@@ -32,7 +32,7 @@ from leasehold.core.words.statements import (
 from leasehold.errors import Definite, Unreachable
 from leasehold.ids import Revision
 from leasehold.testing.catalog import parsed
-from leasehold.testing.linearizability import ONCE, CatalogObject, Operation, Turn, Value
+from leasehold.testing.linearizability import ONCE, CatalogObject, CatalogStep, Operation, Value
 
 THERE: Final = ""
 MAYBE: Final = frozenset({0, 1})
@@ -75,10 +75,10 @@ def operations(
 ) -> list[Operation]:
     """The history of all tables, and of the columns of these tables."""
     answers = list(answers)
-    asked = [(one, _turn(one.text, columns_of)) for one in statements]
+    asked = [(one, _step(one.text, columns_of)) for one in statements]
     objects = frozenset[CatalogObject]().union(*(one.shown for one in answers))
-    objects |= frozenset(each for _, turn in asked for each in (*turn.found, *turn.left) if len(each) > 1)
-    history = [each for one, turn in asked for each in _statement(one, turn, objects)]
+    objects |= frozenset(each for _, step in asked for each in (*step.found, *step.left) if len(each) > 1)
+    history = [each for one, step in asked for each in _statement(one, step, objects)]
     return [*history, *(_read(one, objects) for one in answers)]
 
 
@@ -86,7 +86,7 @@ def table_object(name: TableName) -> CatalogObject:
     return fold(name.database), fold(name.table)
 
 
-def _turn(text: str, columns_of: frozenset[CatalogObject]) -> Turn:
+def _step(text: str, columns_of: frozenset[CatalogObject]) -> CatalogStep:
     """What a statement finds and leaves if it does something; nothing if it does something else. A name of one word
     stands for each table of that database."""
     match parsed(text):
@@ -99,38 +99,38 @@ def _turn(text: str, columns_of: frozenset[CatalogObject]) -> Turn:
         case RenameTable(table=name, to=to):
             return _changes({table_object(name): None, table_object(to): THERE})
         case DropDatabase(name=database, cascade=True):
-            return Turn(left={(fold(database),): None})
+            return CatalogStep(left={(fold(database),): None})
         case DropDatabase(name=database):
-            return Turn(found={(fold(database),): None})
+            return CatalogStep(found={(fold(database),): None})
         case AddColumns(table=name, columns=columns) if table_object(name) in columns_of:
             return _changes({(*table_object(name), fold(column.name)): THERE for column in columns})
         case DropColumn(table=name, column=column) if table_object(name) in columns_of:
             return _changes({(*table_object(name), fold(column)): None})
         case _:
-            return Turn()
+            return CatalogStep()
 
 
-def _changes(left: Mapping[CatalogObject, Value]) -> Turn:
-    return Turn(found={one: None if value == THERE else THERE for one, value in left.items()}, left=left)
+def _changes(left: Mapping[CatalogObject, Value]) -> CatalogStep:
+    return CatalogStep(found={one: None if value == THERE else THERE for one, value in left.items()}, left=left)
 
 
-def _statement(one: AskedStatement, turn: Turn, objects: frozenset[CatalogObject]) -> Iterator[Operation]:
+def _statement(one: AskedStatement, step: CatalogStep, objects: frozenset[CatalogObject]) -> Iterator[Operation]:
     heard, answered_ns = one.heard, one.answered_ns or None
-    turn = Turn(found=_each(turn.found, objects), left=_each(turn.left, objects))
+    step = CatalogStep(found=_each(step.found, objects), left=_each(step.left, objects))
     if isinstance(heard, Definite | Unreachable):
         return
-    said = Operation(what=one.text, invoked_ns=one.asked_ns, answered_ns=answered_ns, turns=(turn,))
+    said = Operation(what=one.text, invoked_ns=one.asked_ns, answered_ns=answered_ns, steps=(step,))
     if isinstance(heard, Receipt) and heard.outcome is not Outcome.ROLLED_BACK:
         if heard.settled or heard.pending:
             yield msgspec.structs.replace(said, revision=heard.revision)
         else:
             yield msgspec.structs.replace(said, ends=MAYBE)
-    elif turn.left:
+    elif step.left:
         ends = UNKNOWN if heard is None else ROLLED_BACK
         # What DROP DATABASE CASCADE finds is not known: each table is an operation, which may have happened alone.
-        parts = [turn] if turn.found else [_changes({each: None}) for each in turn.left]
+        parts = [step] if step.found else [_changes({each: None}) for each in step.left]
         for part in parts:
-            yield msgspec.structs.replace(said, turns=(part, Turn(found=part.left, left=part.found)), ends=ends)
+            yield msgspec.structs.replace(said, steps=(part, CatalogStep(found=part.left, left=part.found)), ends=ends)
 
 
 def _each(values: Mapping[CatalogObject, Value], objects: frozenset[CatalogObject]) -> dict[CatalogObject, Value]:
@@ -150,7 +150,7 @@ def _read(answer: CatalogAnswer, objects: frozenset[CatalogObject]) -> Operation
         what=answer.what,
         invoked_ns=answer.asked_ns,
         answered_ns=answer.answered_ns,
-        turns=(Turn(found=found),),
+        steps=(CatalogStep(found=found),),
         ends=ONCE,
         revision=answer.revision,
     )

@@ -1,10 +1,10 @@
 """Whether the history of concurrent operations on a catalog is linearizable, from what its clients know alone.
 
 The catalog is a set of objects, each with a value; an object without a value is not there. An operation takes effect in
-one **turn**, or in several: in a turn it finds some values, and leaves others, at one instant. A read only finds. The
-instant of a turn lies after the operation was invoked and before it was answered.
+one **step**, or in several: in a step it finds some values, and leaves others, at one instant. A read only finds. The
+instant of a step lies after the operation was invoked and before it was answered.
 
-Each operation says how many turns it may have taken in the end. One that was answered has taken all. One without an
+Each operation says how many steps it may have taken in the end. One that was answered has taken all. One without an
 answer may have taken them or not, at any time after its invocation. One that was rolled back has taken two, of which
 the second takes the first one back, or none.
 
@@ -13,7 +13,7 @@ Statements of one revision have different objects. So this order is linear, and 
 operation must not come before one that had been answered when it was invoked. What is left is a search for the places
 of the operations without a revision in this order. It is the search of Wing and Gong ("Testing and verifying concurrent
 objects", 1993) with the memory of visited states that Lowe added ("Testing for linearizability", 2017). A state is how
-far the order was followed, how many turns each other operation took, and the values.
+far the order was followed, how many steps each other operation took, and the values.
 
 The history of each single object is searched first. That is fast, and a violation has few operations. If no object is
 wrong by itself, and some operation has no revision, then all objects are searched together. A search that met
@@ -39,15 +39,15 @@ Value: TypeAlias = str | None
 _Values: TypeAlias = tuple[Value, ...]
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogStep(msgspec.Struct, frozen=True, kw_only=True):
     """What an operation finds and leaves at one instant."""
 
     found: Mapping[CatalogObject, Value] = {}
     left: Mapping[CatalogObject, Value] = {}
 
-    def of(self, objects: frozenset[CatalogObject]) -> "Turn":
-        """The same turn as these objects see it."""
-        return Turn(
+    def of(self, objects: frozenset[CatalogObject]) -> "CatalogStep":
+        """The same step as these objects see it."""
+        return CatalogStep(
             found={one: value for one, value in self.found.items() if one in objects},
             left={one: value for one, value in self.left.items() if one in objects},
         )
@@ -61,20 +61,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     invoked_ns: int
     answered_ns: int | None
     """None: no answer came."""
-    turns: tuple[Turn, ...]
+    steps: tuple[CatalogStep, ...]
     ends: frozenset[int] = ONCE
-    """How many turns it may have taken in the end."""
+    """How many steps it may have taken in the end."""
     revision: Revision | None = None
-    """Where its only turn is, if that is known."""
+    """Where its only step is, if that is known."""
 
     @property
     def is_read(self) -> bool:
-        return not any(turn.left for turn in self.turns)
+        return not any(step.left for step in self.steps)
 
     @property
     def objects(self) -> frozenset[CatalogObject]:
         """Those that it finds or leaves."""
-        return frozenset(one for turn in self.turns for one in (*turn.found, *turn.left))
+        return frozenset(one for step in self.steps for one in (*step.found, *step.left))
 
     def was_over(self, later: "Operation") -> bool:
         """Whether it had been answered when `later` was invoked."""
@@ -84,9 +84,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         """For people, on one line."""
         answered = "no answer" if self.answered_ns is None else f"answered {self.answered_ns / SECOND_NS:.3f} s"
         at = "" if self.revision is None else f", at revision {self.revision}"
-        turns = "".join(f", {_said(turn)}" for turn in self.turns)
+        steps = "".join(f", {_said(step)}" for step in self.steps)
         may = ", perhaps not" if len(self.ends) > 1 else ""
-        return f"{self.what}: asked {self.invoked_ns / SECOND_NS:.3f} s, {answered}{at}{turns}{may}"
+        return f"{self.what}: asked {self.invoked_ns / SECOND_NS:.3f} s, {answered}{at}{steps}{may}"
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,20 +99,20 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         return "\n  ".join((self.why, *(one.line() for one in self.operations)))
 
 
-class Undecided(msgspec.Struct, frozen=True, kw_only=True):
+class UndecidedHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The search met its bound."""
 
     states: int
 
 
-def check(history: Iterable[Operation], *, states_max: int = SEARCH_STATES_MAX) -> Violation | Undecided | None:
+def check(history: Iterable[Operation], *, states_max: int = SEARCH_STATES_MAX) -> Violation | UndecidedHistory | None:
     """None if the history is linearizable. No object is there at its beginning."""
     operations = list(history)
     order = _ordered(operations)
     if (broken := _against_time(order)) is not None:
         return broken
     floating = [one for one in operations if one.revision is None]
-    undecided: Undecided | None = None
+    undecided: UndecidedHistory | None = None
     for one in sorted(frozenset[CatalogObject]().union(*(each.objects for each in operations))):
         projected = list(_projected(operations, frozenset({one})))
         reached = _search(projected, states_max)
@@ -130,7 +130,7 @@ def check(history: Iterable[Operation], *, states_max: int = SEARCH_STATES_MAX) 
 def _ordered(operations: Iterable[Operation]) -> list[Operation]:
     """Those with a revision, in the order of revisions."""
     known = [one for one in operations if one.revision is not None]
-    assert all(len(one.turns) == 1 and one.ends == ONCE for one in known), "a revision tells one turn"
+    assert all(len(one.steps) == 1 and one.ends == ONCE for one in known), "a revision tells one step"
     return sorted(known, key=lambda one: (one.revision, one.is_read, one.invoked_ns))
 
 
@@ -141,7 +141,7 @@ def _against_time(order: Sequence[Operation]) -> Violation | None:
         if soonest is not None and soonest.was_over(one):
             why = f"revision {soonest.revision} was answered, and revision {one.revision} after that"
             return Violation(
-                why=why, operations=tuple(msgspec.structs.replace(each, turns=()) for each in (soonest, one))
+                why=why, operations=tuple(msgspec.structs.replace(each, steps=()) for each in (soonest, one))
             )
         if one.answered_ns is not None and (soonest is None or one.answered_ns < (soonest.answered_ns or 0)):
             soonest = one
@@ -152,7 +152,7 @@ def _projected(operations: Iterable[Operation], objects: frozenset[CatalogObject
     """The history as these objects see it."""
     for one in operations:
         if not objects.isdisjoint(one.objects):
-            yield msgspec.structs.replace(one, turns=tuple(turn.of(objects) for turn in one.turns))
+            yield msgspec.structs.replace(one, steps=tuple(step.of(objects) for step in one.steps))
 
 
 def _smallest(history: list[Operation], reached: int, why: str) -> Violation:
@@ -180,7 +180,7 @@ class _Place(NamedTuple):
     followed: int
     """How many operations of the order are behind it."""
     taken: tuple[int, ...]
-    """How many turns each operation without a revision took."""
+    """How many steps each operation without a revision took."""
     values: _Values
 
 
@@ -198,15 +198,15 @@ class _Search:
             1 + max((at for at, one in enumerate(self.order) if one.was_over(each)), default=-1)
             for each in self._floating
         ]
-        """For each one without a revision, how far the order has to be followed before its first turn."""
+        """For each one without a revision, how far the order has to be followed before its first step."""
         self._until = [
             next((at for at, one in enumerate(self.order) if each.was_over(one)), len(self.order))
             for each in self._floating
         ]
-        """How far the order may be followed before its last turn."""
+        """How far the order may be followed before its last step."""
         self._earlier = [self._over(each) for each in self._floating]
-        self._turns = [[self._indexed(turn) for turn in each.turns] for each in self._floating]
-        self._ordered_turns = [self._indexed(one.turns[0]) for one in self.order]
+        self._turns = [[self._indexed(step) for step in each.steps] for each in self._floating]
+        self._ordered_turns = [self._indexed(one.steps[0]) for one in self.order]
 
     def begin(self) -> _Place:
         return _Place(0, (0,) * len(self._floating), (None,) * len(self._index))
@@ -217,11 +217,11 @@ class _Search:
         )
 
     def next(self, place: _Place) -> Iterator[_Place]:
-        """The places one turn on; the most promising is the last one."""
+        """The places one step on; the most promising is the last one."""
         followed, taken, values = place
         for number, one in enumerate(self._floating):
             count = taken[number]
-            if count == len(one.turns) or not self._after[number] <= followed <= self._until[number]:
+            if count == len(one.steps) or not self._after[number] <= followed <= self._until[number]:
                 continue
             if count == 0 and not self._are_over(self._earlier[number], taken):
                 continue
@@ -241,33 +241,33 @@ class _Search:
     def _are_over(self, numbers: tuple[int, ...], taken: tuple[int, ...]) -> bool:
         return all(taken[number] in self._floating[number].ends for number in numbers)
 
-    def _indexed(self, turn: Turn) -> "_IndexedTurn":
-        return _IndexedTurn(
-            [(self._index[one], value) for one, value in turn.found.items()],
-            [(self._index[one], value) for one, value in turn.left.items()],
+    def _indexed(self, step: CatalogStep) -> "_IndexedStep":
+        return _IndexedStep(
+            [(self._index[one], value) for one, value in step.found.items()],
+            [(self._index[one], value) for one, value in step.left.items()],
         )
 
 
-class _IndexedTurn(NamedTuple):
-    """A turn, with the places of the values in the state."""
+class _IndexedStep(NamedTuple):
+    """A step, with the places of the values in the state."""
 
     found: list[tuple[int, Value]]
     left: list[tuple[int, Value]]
 
 
-def _taken(turn: _IndexedTurn, values: _Values) -> _Values | None:
-    """The values after a turn; None if it finds others."""
-    if any(values[at] != value for at, value in turn.found):
+def _taken(step: _IndexedStep, values: _Values) -> _Values | None:
+    """The values after a step; None if it finds others."""
+    if any(values[at] != value for at, value in step.found):
         return None
-    if not turn.left:
+    if not step.left:
         return values
     after = list(values)
-    for at, value in turn.left:
+    for at, value in step.left:
         after[at] = value
     return tuple(after)
 
 
-def _search(history: Sequence[Operation], states_max: int) -> Undecided | int | None:
+def _search(history: Sequence[Operation], states_max: int) -> UndecidedHistory | int | None:
     """None if there is an order; else the first operation with a revision that no order reached, by its number."""
     search = _Search(history)
     waiting = [search.begin()]
@@ -281,15 +281,15 @@ def _search(history: Sequence[Operation], states_max: int) -> Undecided | int | 
         for one in search.next(place):
             if one not in visited:
                 if len(visited) == states_max:
-                    return Undecided(states=states_max)
+                    return UndecidedHistory(states=states_max)
                 visited.add(one)
                 waiting.append(one)
     return furthest
 
 
-def _said(turn: Turn) -> str:
-    found = [f"finds {_is(one, value)}" for one, value in turn.found.items()]
-    return ", ".join((*found, *(f"leaves {_is(one, value)}" for one, value in turn.left.items())))
+def _said(step: CatalogStep) -> str:
+    found = [f"finds {_is(one, value)}" for one, value in step.found.items()]
+    return ", ".join((*found, *(f"leaves {_is(one, value)}" for one, value in step.left.items())))
 
 
 def _is(one: CatalogObject, value: Value) -> str:

@@ -82,7 +82,8 @@ class ZooKeeperConnection:
     @property
     def is_open(self) -> bool:
         """Whether it stands, as far as is known. So a request that is sent now may arrive."""
-        return self._stands.is_set() and not self._ended.is_set() and self._kazoo.connected
+        is_up = self._stands.is_set() and not self._ended.is_set() and self._kazoo.connected
+        return is_up and not self._handler.is_severed
 
     async def open(self) -> None:
         """Returns once there is a session."""

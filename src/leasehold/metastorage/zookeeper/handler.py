@@ -50,7 +50,8 @@ class OneConnection(SequentialThreadingHandler):
         self._ended = ended
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._is_severed = False
+        self.is_severed = False
+        """Whether it was ended from here; the thread notices later."""
 
     def start(self) -> None:
         """Without threads of its own: kazoo then calls back at once."""
@@ -76,7 +77,7 @@ class OneConnection(SequentialThreadingHandler):
 
     def create_connection(self, address: tuple[str, int], hostname: str = "", **_: object) -> socket.socket:
         with self._lock:
-            if self._socket is not None or self._is_severed:
+            if self._socket is not None or self.is_severed:
                 raise ConnectionAbortedError("this connection is not made again")
         try:
             made = self._connect(address, hostname)
@@ -85,7 +86,7 @@ class OneConnection(SequentialThreadingHandler):
             raise
         with self._lock:
             self._socket = made
-        if self._is_severed:
+        if self.is_severed:
             self.sever()
         return made
 
@@ -110,7 +111,7 @@ class OneConnection(SequentialThreadingHandler):
     def sever(self) -> None:
         """Ends the connection at once, and with it the thread; idempotent."""
         with self._lock:
-            self._is_severed = True
+            self.is_severed = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):  # it has ended already
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -6,7 +6,7 @@ that the search could not decide are counted.
 
 from typing import Final
 
-from leasehold.testing.linearizability import Undecided
+from leasehold.testing.linearizability import UndecidedHistory
 from leasehold.testing.linearizability import check as check_history
 from leasehold.testing.news import ClientHistory
 from leasehold.testing.oracle import Oracle
@@ -27,7 +27,7 @@ def check(oracle: Oracle) -> str | None:
     for news in oracle.of(ClientHistory):
         found = check_history(news.operations)
         judged.all += 1
-        if isinstance(found, Undecided):
+        if isinstance(found, UndecidedHistory):
             judged.undecided += 1
         elif found is not None:
             return str(found)

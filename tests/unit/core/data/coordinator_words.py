@@ -47,7 +47,9 @@ class Coordinators:
             await asyncio.sleep(timeout_ns / SECOND_NS)
             raise Unreachable(f"{address}: no answer within {timeout_ns} ns")
         for answer in answers if isinstance(answers, list) else [answers]:
-            await asyncio.sleep(CALL_NS / SECOND_NS)
+            await asyncio.sleep(min(CALL_NS, timeout_ns) / SECOND_NS)
+            if timeout_ns < CALL_NS:
+                raise Unreachable(f"{address}: no answer within {timeout_ns} ns")
             if isinstance(answer, LeaseholdError):
                 raise answer
             yield answer
