@@ -150,7 +150,8 @@ def test_one_old_head_is_not_a_store_that_was_set_back() -> None:
         await other.storage.confirm()
         newest = ground.kept
         for _ in range(5):
-            other.client.kept = before
+            other.client.kept = newest.copy()
+            other.client.kept.set_back(before)
             with pytest.raises(Indefinite, match="an old head"):
                 await other.storage.confirm()
             other.client.kept = newest
@@ -167,7 +168,8 @@ def test_a_leader_takes_no_head_that_is_older_than_its_own_append() -> None:
         await leader.storage.confirm()
         before, newest = ground.kept.copy(), ground.kept
         await leader.put(b"a")
-        leader.client.kept = before
+        leader.client.kept = newest.copy()
+        leader.client.kept.set_back(before)
         with pytest.raises(Indefinite, match="an old head"):
             await leader.storage.confirm()
         leader.client.kept = newest

@@ -190,7 +190,8 @@ class MemoryLogStore(FaultyClient):
         await self._request(f"delete_below {directory}", lambda: self.kept.delete_below(directory, end))
 
     async def watch(self, key: str) -> AsyncGenerator[None, None]:
-        changed = self.kept.follow(key)
+        kept = self.kept
+        changed = kept.follow(key)
         self._watching.add(changed)
         try:
             while not self._is_closed:
@@ -199,7 +200,7 @@ class MemoryLogStore(FaultyClient):
             raise self._lost()
         finally:
             self._watching.discard(changed)
-            self.kept.unfollow(changed)
+            kept.unfollow(changed)
 
     async def _next(self, changed: asyncio.Event, key: str) -> None:
         """Waits for the next change that the watch hears of: each may be late, or missed."""
