@@ -123,7 +123,20 @@ class MemberTurns(Generic[E]):
     async def ask_each(self, look: Callable[[E], Awaitable[A]]) -> tuple[dict[str, A], dict[str, Decline]]:
         """The answers of all members that answer, and why others are passed over, by their addresses. Raises as `ask`
         if none answers."""
-        self.check_open()
+        deadline_ns = self._clock.now_ns() + STORE_REQUEST_NS
+        while True:
+            self.check_open()
+            answers, declines, reasons = await self._look_at_each(look)
+            if answers:
+                return answers, declines
+            if declines or self._clock.now_ns() >= deadline_ns:
+                raise self._unanswered(declines, reasons)
+            await self._clock.sleep_until(min(deadline_ns, self._clock.now_ns() + STORE_ROUND_PAUSE_NS))
+
+    async def _look_at_each(
+        self, look: Callable[[E], Awaitable[A]]
+    ) -> tuple[dict[str, A], dict[str, Decline], dict[str, str]]:
+        """Asks each member once: the answers, who declines, and the reasons of all that did not answer."""
         answers: dict[str, A] = {}
         declines: dict[str, Decline] = {}
         reasons: dict[str, str] = {}
@@ -140,9 +153,7 @@ class MemberTurns(Generic[E]):
         await asyncio.gather(*(ask_one(member) for member in self.all))
         for decline in declines.values():
             self._check_setting(decline)
-        if not answers:
-            raise self._unanswered(declines, reasons)
-        return answers, declines
+        return answers, declines, reasons
 
     def ask_last(self, member: E) -> None:
         self._members.remove(member)
