@@ -22,8 +22,6 @@ from leasehold.client.locate import CLUSTER_FILE, CLUSTER_FILE_VERSION, COORDINA
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.words.messages import Receipt
 from leasehold.core.words.operations import Txn, TxnResult
-from leasehold.errors import NotInitialised, NotLeader
-from leasehold.ids import ClusterId
 from leasehold.limits.processes import START_WAIT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.processes import LocalCluster
@@ -187,9 +185,11 @@ def inside_the_commit(nodes: int, pairs: int) -> Figure:
 @contextmanager
 def _nodes_of(local: LocalCluster, nodes: int, cluster: Cluster, address: str) -> Generator[None]:
     """Nodes of a coordinator that no `up` has started."""
-    facts = wait_for_initialise(cluster)
+    cluster_id = cluster.initialise().cluster_id
     names = tuple(f"node-{number}" for number in range(1, nodes + 1))
-    file = ClusterFile(format=CLUSTER_FILE_VERSION, cluster_id=facts, coordinators={COORDINATOR: address}, nodes=names)
+    file = ClusterFile(
+        format=CLUSTER_FILE_VERSION, cluster_id=cluster_id, coordinators={COORDINATOR: address}, nodes=names
+    )
     (local.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(file))
     try:
         for process in local.nodes():
@@ -210,17 +210,6 @@ def _statements_inside(cluster: Cluster, pairs: int) -> tuple[list[float], list[
         whole.append(timed_ms(lambda number=number: statement(cluster, f"CREATE TABLE bench.t{number} (a INT)")))
         commits.append(_TimedStorage.times_ms[first])
     return whole, commits
-
-
-def wait_for_initialise(cluster: Cluster) -> ClusterId:
-    deadline_ns = BoottimeClock().now_ns() + START_WAIT_NS
-    while True:
-        try:
-            return cluster.initialise().cluster_id
-        except (NotInitialised, NotLeader):  # it is still starting
-            if BoottimeClock().now_ns() >= deadline_ns:
-                raise
-            time.sleep(0.05)
 
 
 def run(smallest: bool) -> list[Table]:

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import msgspec
 import psutil
 
-from bench.ddl import statement, wait_for_initialise
+from bench.ddl import statement
 from bench.figures import Figure, Table, quantile, spread
 from bench.renewers import Phase, Seen
 from bench.renewers import main as renewers
@@ -111,7 +111,7 @@ def many_nodes(count: int) -> Generator[Bench]:
         assert coordinator is not None
         try:
             with Cluster(address) as cluster:
-                wait_for_initialise(cluster)
+                cluster.initialise()
                 context = multiprocessing.get_context("spawn")
                 # Type checkers that think of every platform answer one of two kinds.
                 here, there = cast("tuple[Pipe, Pipe]", connection.Pipe())

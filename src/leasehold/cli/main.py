@@ -48,7 +48,7 @@ from leasehold.cli.options import (
     Seeds,
     User,
 )
-from leasehold.cli.output import Output, RowsOutput, note, report, say, show_answer
+from leasehold.cli.output import Output, Retrying, RowsOutput, note, report, say, show_answer
 from leasehold.cli.up import up as up_command
 from leasehold.cli.vault import vault as vault_commands
 from leasehold.error_codes import ErrorCode
@@ -266,12 +266,15 @@ def coordinator(
 @app.command()
 def init(
     coordinator_address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="A coordinator's address.")],
+    timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Create a cluster: give the meta storage of a new coordinator its cluster id, once."""
+    from leasehold.cli.statement import read_timeout_s
     from leasehold.client.coordinators import Coordinators
 
-    with Coordinators(coordinator_address) as cluster:
+    asked_for_s = read_timeout_s(timeout)
+    with Retrying() as told, Coordinators(coordinator_address, timeout=asked_for_s, on_retry=told.update) as cluster:
         facts = cluster.initialise()
     show_answer(output, {"cluster_id": facts.cluster_id}, f"cluster {facts.cluster_id}")
 

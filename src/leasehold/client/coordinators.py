@@ -84,7 +84,7 @@ class Coordinators:
     Only what `looking_again` gives may be used from several threads at once.
 
     While no coordinator leads, or no replica of a bucket answers, each method asks again for `timeout` seconds, by
-    default 30, counted anew after each answer; `status`, `whoami`, `initialise` and `try_abort` ask once. `on_retry`
+    default 30, counted anew after each answer; `status`, `whoami` and `try_abort` ask once. `on_retry`
     gets what was answered and for how many seconds more it is asked, then None once an answer has come; from any
     thread. `on_new_id` gets each id that is drawn for a statement or a write transaction, before anything is sent under
     it. `known` is what another client of this cluster knows already.
@@ -348,10 +348,12 @@ class Coordinators:
         return found
 
     def initialise(self) -> ClusterFacts:
-        """Gives a new meta storage its cluster id. Raises `Refused` (INITIALISED) if it has one."""
+        """Gives a new meta storage its cluster id, once a coordinator leads. Raises `Refused` (INITIALISED) if it has
+        one."""
         request = Initialise(cluster_id=ClusterId(self._entropy.hex_128()))
         unknown = partial(OutcomeUnknown, hint="run it again: INITIALISED says that there is a cluster")
-        return run(self._client.ask_once(request, ClusterFacts, unknown=unknown))
+        ask = self._client.question(request, ClusterFacts)
+        return run(self._client.until_answered(ask, self.asking, unknown=unknown))
 
     def whoami(self) -> ClusterFacts:
         """Which cluster this is, as its leader says. Raises `NotInitialised`, and `Unreachable` while nobody leads or

@@ -331,7 +331,7 @@ class LocalCluster:
     def _initialise(self, addresses: Mapping[str, str], patience: ProcessPatience, *, known: bool) -> ClusterId:
         with Coordinators(",".join(addresses.values())) as cluster:
             while True:
-                ask = cluster.whoami if known else cluster.initialise
+                ask = cluster.whoami if known else cluster.within(1).initialise
                 try:
                     return self._led(ask, addresses, patience).cluster_id
                 except Refused as error:

@@ -27,9 +27,9 @@ HEARD_MIN = 3
 
 
 class Loading(Coordinator):
-    """Loads until `HEARD_MIN` questions have been refused, or any answered otherwise."""
+    """Does not come beyond the request `held_at` until `HEARD_MIN` questions have been refused."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, held_at: str) -> None:
         storage = MemoryMetaStorage(store)
         storage.before = self._before
         super().__init__(
@@ -41,11 +41,12 @@ class Loading(Coordinator):
             threads=NoThreads(),
         )
         self.storage = storage
+        self.held_at = held_at
         self.refusals: list[LeaseholdError] = []
         self.loads = asyncio.Event()
 
     async def _before(self, request: str) -> RequestFate:
-        if request == "range":
+        if request == self.held_at:
             await self.loads.wait()
         return RequestFate.ANSWERED
 
@@ -60,13 +61,13 @@ class Loading(Coordinator):
 
 
 @contextmanager
-def started(store: MemoryStore, *, loaded: bool = False) -> Generator[tuple[Loading, str]]:
+def started(store: MemoryStore, *, loaded: bool = False, held_at: str = "range") -> Generator[tuple[Loading, str]]:
     """A coordinator on the store, and its address."""
     ready: list[tuple[Loading, str, Callable[[], object]]] = []
     up = threading.Event()
 
     async def main() -> None:
-        coordinator = Loading(store)
+        coordinator = Loading(store, held_at)
         if loaded:
             coordinator.loads.set()
         end = asyncio.Event()
@@ -120,6 +121,12 @@ def test_a_coordinator_that_loads_does_not_say_that_it_has_no_cluster(store: Mem
         for _ in range(HEARD_MIN):
             with pytest.raises(Unreachable, match="reading its meta storage"):
                 cluster.status()
+
+
+def test_a_cluster_is_made_as_soon_as_the_coordinator_leads() -> None:
+    with started(MemoryStore(), held_at="campaign") as (coordinator, address), Coordinators(address) as cluster:
+        assert cluster.initialise().leader
+        assert len(coordinator.refusals) >= HEARD_MIN
 
 
 def test_a_coordinator_whose_meta_storage_is_empty_says_so() -> None:

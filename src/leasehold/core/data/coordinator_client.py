@@ -269,18 +269,16 @@ class CoordinatorClient:
 
         return ask
 
-    async def ask_once(
-        self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS, *, unknown: Unknown | None = None
-    ) -> M:
-        """Asks each coordinator once at most, until one answers. `unknown` as in `until_answered`."""
-        return await self._in_turn(self.question(request, kind), timeout_ns, unknown)
+    async def ask_once(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> M:
+        """Asks each coordinator once at most, until one answers. Raises `Unreachable` if none does."""
+        return await self._in_turn(self.question(request, kind), timeout_ns)
 
     async def whoami(self, timeout_ns: int) -> messages.ClusterFacts:
         """As `leader`, of the first coordinator that leads; asks each once at most. Raises `Unreachable` if none
         does."""
         return await self._in_turn(self.leader, timeout_ns)
 
-    async def _in_turn(self, attempt: Attempt[A], timeout_ns: int, unknown: Unknown | None = None) -> A:
+    async def _in_turn(self, attempt: Attempt[A], timeout_ns: int) -> A:
         deadline = self.deadline(timeout_ns)
         for left in reversed(range(len(self.addresses))):
             try:
@@ -288,8 +286,6 @@ class CoordinatorClient:
             except QUESTION_AGAIN as error:
                 if left and deadline.left_ns() > 0:
                     continue
-                if unknown is not None and deadline.may_be_taken:
-                    raise unknown(error.text) from error
                 raise deadline.unreachable(error) from error
         raise AssertionError("there is a coordinator to ask")
 
