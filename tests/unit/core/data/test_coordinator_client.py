@@ -208,16 +208,6 @@ def test_a_commit_that_an_earlier_call_may_have_sent_stays_unknown() -> None:
     assert isinstance(end, OutcomeUnknown)
 
 
-def test_a_request_that_is_sent_once_is_unknown_if_one_coordinator_may_have_taken_it() -> None:
-    async def once(client: CoordinatorClient) -> object:
-        return await client.ask_once(COMMIT, TransactionFacts, unknown=OutcomeUnknown)
-
-    _, end, _ = ask(in_order([Unreachable("gone"), NotLeader("no")]), once)
-    assert isinstance(end, OutcomeUnknown)
-    _, end, _ = ask(in_order([Unreachable("refused", was_sent=False), NotLeader("no")]), once)
-    assert type(end) is Unreachable
-
-
 NO_QUORUM = NotLeader("a:1 can't lead", hint="start them", cause=ErrorCode.NO_QUORUM)
 
 
