@@ -5,6 +5,7 @@ from tests.mutants.patch import Edit
 
 FAULTS = "tests/scenarios/test_replicated_log.py"
 REPLICAS = "tests/scenarios/test_replicas_of_a_log.py"
+GENERATION = "tests/unit/coordinator/test_generation_in_log.py"
 ETCD_CLIENT = "tests/unit/metastorage/etcd/test_etcd_client.py"
 DECLINED = "tests/unit/coordinator/test_declined.py"
 LEADERS = "tests/sim/test_leaders.py"
@@ -83,6 +84,16 @@ MUTANTS = (
         ),
         hunters=(f"{REPLICAS}::test_a_coordinator_that_knows_more_than_the_store_refuses_and_keeps_its_replica",),
         unseen="a simulated log never goes another way",
+    ),
+    Mutant(
+        name="a replica that knows more is built anew once the log is trimmed",
+        invariant="INV-LOG-2",
+        rule="a replica beyond where the history in the store left its own is kept, and its coordinator refused",
+        edits=(
+            Edit("Followed.check_within", "left is None or self.position.revision > left.revision", "left is None"),
+        ),
+        hunters=(f"{GENERATION}::test_the_log_goes_on_in_a_new_generation_and_those_within_it_follow",),
+        unseen="a simulated log is never set back",
     ),
     Mutant(
         name="a store that was set back is followed",

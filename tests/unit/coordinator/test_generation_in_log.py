@@ -12,6 +12,7 @@ from leasehold.errors import Definite, NotInitialised, Refused
 from leasehold.limits.clients import CLIENT_PATIENCE_NS
 from leasehold.limits.membership import GENERATION_GAP
 from leasehold.metastorage.log.bootstrap import StoreSetBack
+from leasehold.metastorage.log.campaign import BeatenLeadership
 from leasehold.metastorage.log.log import Log
 from leasehold.metastorage.log.patience import PatientClient
 from leasehold.metastorage.log.storage import ReplicatedMetaStorage
@@ -35,6 +36,13 @@ class Store:
     async def open(self, place: MemoryReplicaPlace | None = None) -> ReplicatedMetaStorage:
         shared = Log(MemoryLogStore(self.kept))
         return await ReplicatedMetaStorage.open(shared, place or MemoryReplicaPlace(), virtual_clock(), self._entropy)
+
+    async def trim(self, storage: ReplicatedMetaStorage, leadership: BeatenLeadership) -> None:
+        """Writes a checkpoint of all that is there, and trims the log below it."""
+        await storage.compact((await storage.status()).latest, leadership.fence())
+        storage.upkeep.log_bytes_min = 1
+        await storage.upkeep.tidy(leadership.log_fence)
+        assert await Log(MemoryLogStore(self.kept)).checkpoint() is not None
 
     async def recover(self, store: MemoryLogStore | None = None) -> BegunGeneration:
         shared = Log(store or MemoryLogStore(self.kept))
@@ -79,9 +87,33 @@ def test_the_log_goes_on_in_a_new_generation_and_those_within_it_follow():
         assert leadership.term == standing.record.term + 1
         for number in range(80, 90):
             await commit(again, database(number))
-        await again.close()
         with pytest.raises(StoreSetBack):  # though the log has gone on beyond it
             await store.open(beyond)
+        await store.trim(again, leadership)
+        await again.close()
+        kept = beyond.kept
+        with pytest.raises(StoreSetBack):  # though its entry would not be in the log any more
+            await store.open(beyond)
+        assert beyond.kept == kept
+
+    on_a_store(main)
+
+
+def test_a_replica_within_the_history_that_was_left_is_built_anew_from_a_checkpoint():
+    async def main(store):
+        within = MemoryReplicaPlace()
+        first = await store.open(within)
+        await begin(first)
+        await first.close()
+        await store.recover()
+        again = await store.open()
+        leadership = await again.campaign("c2")
+        await commit(again, database(70))
+        await store.trim(again, leadership)
+        await again.close()
+        opened = await store.open(within)
+        assert (await read_catalog(opened)).cluster.generation == WALL_S
+        await opened.close()
 
     on_a_store(main)
 

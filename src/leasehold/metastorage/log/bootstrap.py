@@ -2,16 +2,20 @@
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.core.log.entry import DoesNotFollow, follow
-from leasehold.core.words.records import CheckpointChunk, LogBody, LogCheckpoint, LogPosition
+from leasehold.core.membership.generations import end_of
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import CheckpointChunk, ClusterRecord, LogBody, LogCheckpoint, LogPosition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Indefinite
-from leasehold.ids import EntryId
+from leasehold.ids import EntryId, Generation
 from leasehold.limits.log import LOG_HEAD_POLL_NS, LOG_PROGRESS_NS
 from leasehold.metastorage.log.log import Log, OldHead, Trimmed
 from leasehold.metastorage.log.replica import Replica, ReplicaPlace
+from leasehold.metastorage.transaction import generation_of
 from leasehold.wire.ports import Clock, Entropy
 
 log = logging.getLogger(__name__)
@@ -67,8 +71,9 @@ async def opened(shared: Log, place: ReplicaPlace, clock: Clock, entropy: Entrop
         await check_reached(shared, replica.position, clock)
     except Trimmed:
         log.info("the replica lies too far behind: it is built anew")
+        before = await followed(replica)
         await replica.close()
-        return await built(shared, place, clock, replica.log_id)
+        return await built(shared, place, clock, replica.log_id, before)
     except BaseException:
         await replica.close()
         raise
@@ -120,13 +125,42 @@ def _set_back(position: LogPosition) -> StoreSetBack:
     )
 
 
-async def built(shared: Log, place: ReplicaPlace, clock: Clock, log_id: EntryId) -> Replica:
-    """A replica from the newest checkpoint."""
+class Followed(NamedTuple):
+    """Which history a replica has followed, and how far."""
+
+    generation: Generation
+    position: LogPosition
+
+    def check(self, chunk: CheckpointChunk) -> None:
+        """Looks for the cluster record in a chunk of what is in the store; as `check_within`."""
+        for row in chunk.rows:
+            if row.key == keys.CLUSTER and row.value is not None:
+                self.check_within(decode_record(ClusterRecord, row.value))
+
+    def check_within(self, cluster: ClusterRecord) -> None:
+        """Raises `StoreSetBack` if the history in the store left this one before."""
+        if cluster.generation == self.generation:
+            return
+        left = end_of(cluster, self.generation)
+        if left is None or self.position.revision > left.revision:
+            raise _set_back(self.position)
+
+
+async def followed(replica: Replica) -> Followed:
+    """Of a replica that is about to be built anew."""
+    return Followed(generation_of(await replica.get(keys.CLUSTER)), replica.position)
+
+
+async def built(
+    shared: Log, place: ReplicaPlace, clock: Clock, log_id: EntryId, before: Followed | None = None
+) -> Replica:
+    """A replica from the newest checkpoint, in place of one that has followed `before`. Raises `StoreSetBack`, and
+    leaves that one as it is then."""
     while True:
         found = await shared.checkpoint()
         checkpoint = None if found is None else found.checkpoint
         try:
-            return await place.build(log_id, checkpoint, chunks_of(shared, checkpoint, clock))
+            return await place.build(log_id, checkpoint, chunks_of(shared, checkpoint, clock, before))
         except Trimmed:
             continue  # a newer one has taken its place
 
@@ -145,10 +179,15 @@ async def apply_until(shared: Log, replica: Replica, head: LogPosition, progress
         progress.at(position.number, head.number)
 
 
-async def chunks_of(shared: Log, checkpoint: LogCheckpoint | None, clock: Clock) -> AsyncIterator[CheckpointChunk]:
-    """The chunks of a checkpoint, none without one. Raises as `Log.read_chunk`."""
+async def chunks_of(
+    shared: Log, checkpoint: LogCheckpoint | None, clock: Clock, before: Followed | None = None
+) -> AsyncIterator[CheckpointChunk]:
+    """The chunks of a checkpoint, none without one. Raises as `Log.read_chunk`, and as `Followed.check_within`."""
     if checkpoint is not None:
         progress = Progress(clock, "chunks of the checkpoint that the replica has loaded")
         for index in range(len(checkpoint.chunks)):
-            yield await shared.read_chunk(checkpoint, index)
+            chunk = await shared.read_chunk(checkpoint, index)
+            if before is not None:
+                before.check(chunk)
+            yield chunk
             progress.at(index + 1, len(checkpoint.chunks))
