@@ -358,8 +358,23 @@ def test_a_campaign_that_is_cancelled_leaves_no_replica_half_built() -> None:
         await building.wait()
         campaigning.cancel()
         await asyncio.wait([campaigning])
+        left = await other.leader()
+        assert left is not None
+        assert (left.term, left.holder) == (2, ""), "nobody waits for the end of a term that nobody serves"
         assert await other.confirm() == 3 * CHUNK_ROWS
         assert await value(other, b"key-20") == b"v"
         await other.close()
 
     leading(main)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_who_gives_up_says_so_until_the_store_has_heard_it(lost: int) -> None:
+    async def main(coordinator: Coordinator) -> None:
+        coordinator.fates.of({lost: RequestFate.LOST_BEFORE})
+        await coordinator.leadership.resign()
+        left = await coordinator.storage.leader()
+        assert left is not None
+        assert (left.term, left.holder) == (1, "")
+
+    leading(main, holds=False)

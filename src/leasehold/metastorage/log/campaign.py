@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NoReturn
 
 import msgspec
@@ -18,12 +19,13 @@ from leasehold.core.words.codec import decode_record
 from leasehold.core.words.operations import Compare, LedBy
 from leasehold.core.words.records import LeaderRecord, SettingsRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError
+from leasehold.errors import Definite, Indefinite, LeaseholdError
 from leasehold.ids import Term
 from leasehold.limits.lease import DRIFT_PPM, LEADER_COURTESY_NS, LEADER_POLL_NS
 from leasehold.limits.log import LEADERSHIP_BEAT_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS, LOG_RETRY_NS
 from leasehold.metastorage.contract import LeadershipLost
 from leasehold.metastorage.log.log import LEADER, Log, LogFence
+from leasehold.metastorage.log.patience import until_answered
 from leasehold.metastorage.log.replica import Replica
 from leasehold.metastorage.log.store import StoreFull
 from leasehold.metastorage.transaction import generation_of
@@ -99,11 +101,14 @@ class BeatenLeadership:
                 ending.cancel()
 
     async def _give_up(self, successor: str) -> None:
-        with contextlib.suppress(LeaseholdError):
-            # Read, since a beat under way may have changed the record.
-            standing = await self._log.leader()
-            if standing is not None and standing.record.term == self.term:
-                await self._log.beat(standing, resigned(standing, successor))
+        with contextlib.suppress(Definite):
+            await until_answered(partial(self._try_to_give_up, successor), lasts=lambda: True, clock=self._clock)
+
+    async def _try_to_give_up(self, successor: str) -> None:
+        # Read anew, since a beat under way may change the record.
+        while (standing := await self._log.leader()) is not None and standing.record.term == self.term:
+            if not standing.record.holder or await self._log.beat(standing, resigned(standing, successor)) is not None:
+                break
 
     async def _beat_again_and_again(self, on_extended: Callable[[int | None], None]) -> NoReturn:
         while True:

@@ -37,6 +37,7 @@ from leasehold.metastorage.log.bootstrap import (
     apply_until,
     built,
     check_reached,
+    followed,
     opened,
 )
 from leasehold.metastorage.log.campaign import BeatenLeadership, LogCandidate
@@ -177,11 +178,19 @@ class ReplicatedMetaStorage:
         self._check_open()
         self._head_watch.begin()
         leadership = await self._unless_closed(self._candidate.win(candidate))
-        # Not here: `_follow` finishes what it does to the replica, also if this call is cancelled.
-        await until_answered(self.confirm, lasts=lambda: not self._is_closed and leadership.leads(), clock=self._clock)
+        lasts = partial(self._serves_under, leadership)
+        try:
+            # Not here: `_follow` finishes what it does to the replica, also if this call is cancelled.
+            await until_answered(self.confirm, lasts=lasts, clock=self._clock)
+        except BaseException:
+            await leadership.resign()  # so that nobody waits for the end of a term that nobody serves
+            raise
         self._leadership = leadership
         self._head_watch.end()
         return leadership
+
+    def _serves_under(self, leadership: BeatenLeadership) -> bool:
+        return not self._is_closed and leadership.leads()
 
     async def close(self) -> None:
         """As `MetaStorage.close`; what still waits gets `Indefinite`."""
@@ -337,12 +346,14 @@ class ReplicatedMetaStorage:
         self._built_from = begins
         log.warning("the replica is built anew: %s", error)
         self._stands.clear()
+        before = await followed(self._replica)
         await self._replica.close()
-        self._replica = await until_answered(self._built, lasts=lambda: not self._is_closed, clock=self._clock)
 
-    async def _built(self) -> Replica:
-        with self._declines.for_now():
-            return await built(self._log, self._place, self._clock, self._replica.log_id)
+        async def build() -> Replica:
+            with self._declines.for_now():
+                return await built(self._log, self._place, self._clock, self._replica.log_id, before)
+
+        self._replica = await until_answered(build, lasts=lambda: not self._is_closed, clock=self._clock)
 
     # ------------------------------------------------------------ life
 
