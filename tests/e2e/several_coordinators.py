@@ -1,17 +1,24 @@
 """What tests of several coordinators ask them, and do with them again and again."""
 
 import os
+import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import read_cluster_file
-from leasehold.core.words.messages import Receipt
+from leasehold.core.words.messages import Receipt, Rows
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.local.process import Process
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
 from tests.e2e.waiting import wait_until
 
 
@@ -50,6 +57,48 @@ def committed(cluster: RunningCluster, text: str) -> None:
         receipt = client.sql(text, timeout=60)
     assert isinstance(receipt, Receipt)
     assert receipt.outcome == "COMMITTED"
+
+
+def tables(cluster: RunningCluster, database: str) -> set[str]:
+    """Their names."""
+    with cluster.connect() as client:
+        shown = client.sql(f"SHOW TABLES IN {database}")
+    assert isinstance(shown, Rows)
+    return {str(row[1]) for row in shown.rows}
+
+
+def declaring(database: str) -> Callable[[Cluster, int], None]:
+    """Work of `Busy`: tables t0, t1 .. of a database."""
+
+    def declare(client: Cluster, number: int) -> None:
+        receipt = client.sql(f"CREATE TABLE {database}.t{number} (a INT)", timeout=60)
+        assert isinstance(receipt, Receipt)
+        assert receipt.outcome == "COMMITTED"
+
+    return declare
+
+
+@contextmanager
+def hanging_leader(cluster: RunningCluster) -> Generator[None]:
+    """Another coordinator leads, and its event loop stands still during the block; then it is started anew."""
+
+    def start(process: Process, words: list[str]) -> None:
+        process.run([sys.executable, "-m", "tests.e2e.hanging_coordinator", *words])
+
+    old = present_leader(cluster)
+    name = next(one for one in read_cluster_file(cluster.directory).coordinators if one != old)
+    cluster.kill(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Process, "start", start)
+        cluster.restart(name)
+    leasehold("leader", "transfer", name, "-o", "json", directory=cluster.directory).json()
+    assert present_leader(cluster) == name
+    cluster.local.node(name).signal(signal.SIGUSR1)
+    try:
+        yield
+    finally:
+        cluster.kill(name)
+        cluster.restart(name)
 
 
 class Busy(threading.Thread):

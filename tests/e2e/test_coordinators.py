@@ -39,10 +39,13 @@ from tests.e2e.several_coordinators import (
     Busy,
     Reading,
     committed,
+    declaring,
+    hanging_leader,
     has_quorum,
     leader,
     present_leader,
     rows,
+    tables,
 )
 from tests.e2e.waiting import wait_until
 from tests.etcd_cluster import etcd_program
@@ -136,16 +139,11 @@ def test_each_coordinator_is_killed_in_turn_while_statements_and_commits_run(clu
     committed(cluster, "CREATE TABLE d.busy (batch INT)")
     committed(cluster, "CREATE DATABASE turns")
 
-    def declare(client: Cluster, number: int) -> None:
-        receipt = client.sql(f"CREATE TABLE turns.t{number} (a INT)", timeout=60)
-        assert isinstance(receipt, Receipt)
-        assert receipt.outcome == "COMMITTED"
-
     def append(client: Cluster, number: int) -> None:
         rows = pa.table({"batch": pa.array([number] * 10, pa.int32())})
         client.table("d.busy").append(rows, timeout=60)
 
-    both = [Busy(cluster, declare), Busy(cluster, append)]
+    both = [Busy(cluster, declaring("turns")), Busy(cluster, append)]
     for one in both:
         one.start()
     try:
@@ -159,10 +157,8 @@ def test_each_coordinator_is_killed_in_turn_while_statements_and_commits_run(clu
             one.end()
     statements, commits = (one.done for one in both)
     with cluster.connect() as client:
-        shown = client.sql("SHOW TABLES IN turns")
         batches = client.table("d.busy").scan().read_all()["batch"].to_pylist()
-    assert isinstance(shown, Rows)
-    assert {str(row[1]) for row in shown.rows} == {f"t{number}" for number in range(statements)}
+    assert tables(cluster, "turns") == {f"t{number}" for number in range(statements)}
     assert Counter(batches) == dict.fromkeys(range(commits), 10)
     assert leasehold("verify", "-o", "json", directory=cluster.directory).json()["stale_serves"] == 0
 
@@ -235,6 +231,14 @@ def test_a_paused_leader_is_followed_and_does_no_harm_when_it_goes_on(cluster: R
     assert rows(cluster) == 100
 
 
+def test_a_leader_that_hangs_but_answers_pings_is_left(cluster: RunningCluster) -> None:
+    """Sooner than a call ends that has no answer: after 30 s."""
+    with cluster.connect() as knowing, cluster.connect() as new, hanging_leader(cluster):
+        for number, client in enumerate((knowing, new)):
+            client.sql(f"CREATE TABLE d.hangs_{number} (a INT)", timeout=25)
+            assert client.table("d.t").scan().read_all().num_rows == 100
+
+
 @both_every_time
 def test_one_member_of_the_store_may_fail(cluster: RunningCluster) -> None:
     for name in ("meta-1", "meta-2", "meta-3"):
@@ -245,13 +249,7 @@ def test_one_member_of_the_store_may_fail(cluster: RunningCluster) -> None:
 
 def test_a_member_of_the_store_that_lost_its_data_comes_back_and_counts_again(cluster: RunningCluster) -> None:
     committed(cluster, "CREATE DATABASE losses")
-
-    def declare(client: Cluster, number: int) -> None:
-        receipt = client.sql(f"CREATE TABLE losses.t{number} (a INT)", timeout=60)
-        assert isinstance(receipt, Receipt)
-        assert receipt.outcome == "COMMITTED"
-
-    busy = Busy(cluster, declare)
+    busy = Busy(cluster, declaring("losses"))
     busy.start()
     try:
         cluster.kill("meta-2")
@@ -266,10 +264,7 @@ def test_a_member_of_the_store_that_lost_its_data_comes_back_and_counts_again(cl
         busy.wait_for_more(2)
     finally:
         busy.end()
-    with cluster.connect() as client:
-        shown = client.sql("SHOW TABLES IN losses")
-    assert isinstance(shown, Rows)
-    assert {str(row[1]) for row in shown.rows} == {f"t{number}" for number in range(busy.done)}
+    assert tables(cluster, "losses") == {f"t{number}" for number in range(busy.done)}
 
 
 def test_without_a_quorum_nothing_is_decided_and_all_goes_on_by_itself(cluster: RunningCluster) -> None:
