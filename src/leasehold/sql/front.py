@@ -81,8 +81,8 @@ GRAMMAR: Final = {
     "EXPLAIN": "EXPLAIN statement, for a statement that changes something",
     "CANCEL": "CANCEL PROCEDURE number",
     "SHOW": (
-        "SHOW DATABASES | TABLES [IN database] | VIEWS [IN database] | TBLPROPERTIES database.table | NODES"
-        " | COORDINATORS | CLUSTER"
+        "SHOW DATABASES | TABLES [IN database] | VIEWS [IN database] | TBLPROPERTIES database.table"
+        " | BUCKETS OF database.table | NODES | COORDINATORS | CLUSTER"
         " | PROCEDURES | HISTORY [FOR DATABASE name | TABLE database.table | VIEW database.view | USER name | ROLE name"
         " | CLUSTER] | USERS | ROLES | GRANTS [FOR name] [ON CLUSTER | DATABASE name | TABLE database.table"
         " | VIEW database.view]"

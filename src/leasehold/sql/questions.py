@@ -5,6 +5,7 @@ from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
     Question,
+    ShowBuckets,
     ShowCluster,
     ShowCoordinators,
     ShowDatabases,
@@ -25,6 +26,7 @@ _SHOWN = (
     "TABLES",
     "VIEWS",
     "TBLPROPERTIES",
+    "BUCKETS",
     "NODES",
     "COORDINATORS",
     "CLUSTER",
@@ -46,6 +48,9 @@ def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
             return ShowViews(database=_within(cursor))
         case "TBLPROPERTIES":
             return ShowProperties(table=cursor.table())
+        case "BUCKETS":
+            cursor.expect("OF")
+            return ShowBuckets(table=cursor.table())
         case "NODES":
             return ShowNodes()
         case "COORDINATORS":

@@ -52,6 +52,7 @@ from leasehold.core.words.statements import (
     RevokeRole,
     SetDefault,
     SetPassword,
+    ShowBuckets,
     ShowCluster,
     ShowCoordinators,
     ShowDatabases,
@@ -94,6 +95,8 @@ def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member 
             return "SHOW CLUSTER"
         case ShowProperties(table=table):
             return f"SHOW TBLPROPERTIES {spell_table(table)}"
+        case ShowBuckets(table=table):
+            return f"SHOW BUCKETS OF {spell_table(table)}"
         case ShowProcedures():
             return "SHOW PROCEDURES"
         case ShowHistory(of=of):

@@ -9,6 +9,7 @@ from leasehold.core.questions import principals, relations
 from leasehold.core.questions.rows import rows_of
 from leasehold.core.words import statements
 from leasehold.core.words.messages import Rows
+from leasehold.ids import BucketNumber
 from leasehold.limits.statements import SHOW_INLINE_ROWS_MAX
 
 CatalogQuestion: TypeAlias = (
@@ -16,7 +17,7 @@ CatalogQuestion: TypeAlias = (
 )
 
 
-def answer(question: CatalogQuestion, catalog: Catalog, failed_logins: Callable[[str], int]) -> Rows:
+def answer(question: CatalogQuestion, catalog: Catalog, failed_logins: Callable[[str], int]) -> Rows:  # noqa: PLR0911 - one for each question
     """The rows of the answer. `failed_logins` counts wrong passwords by the name of a user."""
     match question:
         case statements.ShowDatabases():
@@ -27,6 +28,8 @@ def answer(question: CatalogQuestion, catalog: Catalog, failed_logins: Callable[
             return relations.views(question, catalog)
         case statements.ShowProperties():
             return relations.properties(question, catalog)
+        case statements.ShowBuckets():
+            return relations.buckets(question, catalog)
         case statements.Describe():
             return relations.columns(question, catalog)
         case statements.DescribeDatabase():
@@ -56,6 +59,10 @@ def is_large(question: object, catalog: Catalog) -> bool:
     match question:
         case statements.ShowTables() if _add_up_to_many(map(catalog.segments.count, catalog.segments)):
             return True
+        case statements.ShowBuckets(table=name):
+            table = catalog.find_table(name)
+            keys = () if table is None else ((table.id, BucketNumber(one)) for one in range(table.buckets))
+            return _add_up_to_many(map(catalog.segments.count, keys))
         case statements.ShowTables(database=database) | statements.ShowViews(database=database) if database is not None:
             owner = catalog.find_database(database)
             rows = 0 if owner is None else len(catalog.relation_names.get(owner.id, ()))

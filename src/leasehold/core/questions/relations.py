@@ -1,18 +1,19 @@
 """Databases, tables and views as SHOW and DESCRIBE tell them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from rpds import HashTrieMap
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.replicas.replication import is_present
 from leasehold.core.words import statements
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.literals import render
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import TableRecord, UseState, ViewRecord
-from leasehold.ids import BucketNumber, ObjectId
+from leasehold.ids import BucketNumber, NodeId, ObjectId
 
 R = TypeVar("R", TableRecord, ViewRecord)
 
@@ -55,6 +56,20 @@ def properties(question: statements.ShowProperties, catalog: Catalog) -> Rows:
     return rows_of(("key", "value"), sorted(known.items()), catalog)
 
 
+def buckets(question: statements.ShowBuckets, catalog: Catalog) -> Rows:
+    """The nodes of each bucket, and of how many its least copied segment has a copy. Removed nodes do not count."""
+    table = catalog.table(question.table)
+    rows: list[Row] = []
+    for number in range(table.buckets):
+        key = (table.id, BucketNumber(number))
+        bucket, segments = catalog.buckets[key], (catalog.segments.get(key) or {}).values()
+        copies = min((sum(is_present(one, catalog) for one in segment.holders) for segment in segments), default=None)
+        names = [", ".join(_named(nodes, catalog)) for nodes in (bucket.replicas, bucket.in_sync)]
+        size = sum(segment.rows for segment in segments), sum(segment.size_bytes for segment in segments)
+        rows.append((number, *names, len(bucket.in_sync) if copies is None else copies, len(segments), *size))
+    return rows_of(("bucket", "replicas", "in_sync", "copies", "segments", "rows", "bytes"), rows, catalog)
+
+
 def columns(question: statements.Describe, catalog: Catalog) -> Rows:
     view = catalog.find_view(question.table)
     if view is not None:
@@ -89,6 +104,10 @@ def _in_use(relations: "HashTrieMap[ObjectId, R]", catalog: Catalog, database: s
 def _needed(view: ViewRecord, catalog: Catalog) -> list[str]:
     found = [catalog.tables.get(need.object) or catalog.views.get(need.object) for need in view.needs]
     return sorted(str(catalog.table_name(one)) for one in found if one is not None)
+
+
+def _named(nodes: Iterable[NodeId], catalog: Catalog) -> Iterator[str]:
+    return (str(one) if (known := catalog.nodes.get(one)) is None else known.name for one in nodes)
 
 
 def _table_properties(table: TableRecord) -> dict[str, str]:

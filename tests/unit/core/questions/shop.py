@@ -4,6 +4,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
 from leasehold.core.words.records import (
+    BucketRecord,
     DatabaseRecord,
     Field,
     GrantRecord,
@@ -91,6 +92,11 @@ def segment(number, bucket, rows):
     return put(keys.segment(10, bucket, name), record)
 
 
+def bucket(number, replicas, in_sync):
+    record = BucketRecord(table=10, bucket=number, replicas=replicas, in_sync=in_sync)
+    return put(keys.bucket(10, number), record)
+
+
 HIDDEN = UseState.PRE_DELETE
 CATALOG = Catalog(revision=7).changed(
     [
@@ -115,6 +121,8 @@ CATALOG = Catalog(revision=7).changed(
         ),
         table(11, "going", state=HIDDEN),
         table(12, "lost", database=2),
+        bucket(0, (1, 2), (1,)),
+        bucket(1, (2, 1), (1,)),
         segment(1, 0, 5),
         segment(2, 1, 6),
         segment(3, 1, 7),

@@ -9,6 +9,7 @@ from leasehold.core.words.records import LargestLeaseRecord, Right
 from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
+    ShowBuckets,
     ShowCluster,
     ShowDatabases,
     ShowGrants,
@@ -31,6 +32,7 @@ def test_each_question_gets_its_own_answer():
         ShowTables(): "database",
         ShowViews(): "database",
         ShowProperties(table=ORDERS): "key",
+        ShowBuckets(table=ORDERS): "bucket",
         Describe(table=ORDERS): "column",
         DescribeDatabase(name="shop"): "key",
         ShowPrincipals(roles=False): "user",
@@ -58,6 +60,8 @@ def test_what_lists_a_large_catalog_takes_long_and_what_looks_at_one_object_does
 def test_segments_are_counted_and_none_of_them_read():
     some = dict.fromkeys(map(str, range(SHOW_INLINE_ROWS_MAX // 2 + 1)), b"")
     one, two = ({(10, bucket): some for bucket in range(count)} for count in (1, 2))
+    assert not is_large(ShowBuckets(table=ORDERS), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, one)))
+    assert is_large(ShowBuckets(table=ORDERS), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
     assert not is_large(ShowTables(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, one)))
     assert is_large(ShowTables(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
 

@@ -1,11 +1,16 @@
 """SHOW and DESCRIBE of databases, tables and views."""
 
+import msgspec
 import pytest
 
+from leasehold.core.catalog.plan import put
 from leasehold.core.questions import relations
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
 from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
+    ShowBuckets,
     ShowDatabases,
     ShowProperties,
     ShowTables,
@@ -13,6 +18,7 @@ from leasehold.core.words.statements import (
     TableName,
 )
 from leasehold.errors import NotFound
+from tests.unit.core.catalog_words import node
 from tests.unit.core.questions.shop import CATALOG, ORDERS, RECENT, rows
 
 
@@ -58,6 +64,36 @@ def test_properties_of_a_table_and_of_a_view():
     assert dict(relations.properties(ShowProperties(table=RECENT), CATALOG).rows)["select"].startswith("SELECT")
     with pytest.raises(NotFound):
         relations.properties(ShowProperties(table=TableName("shop", "going")), CATALOG)
+
+
+def test_buckets_with_their_nodes_and_what_they_hold():
+    nodes = {1: node(1, name="node-1"), 2: node(2, name="node-2"), 3: node(3, name="gone", removed=True)}
+    catalog = CATALOG.changed(put(keys.node(number), record) for number, record in nodes.items())
+    assert rows(relations.buckets(ShowBuckets(table=ORDERS), catalog)) == [
+        {"bucket": 0, "replicas": "node-1, node-2", "in_sync": "node-1", "copies": 1}
+        | {"segments": 1, "rows": 5, "bytes": 1},
+        {"bucket": 1, "replicas": "node-2, node-1", "in_sync": "node-1", "copies": 1}
+        | {"segments": 2, "rows": 13, "bytes": 2},
+    ]
+    for name in (RECENT, TableName("shop", "going")):
+        with pytest.raises(NotFound):
+            relations.buckets(ShowBuckets(table=name), catalog)
+
+
+@pytest.mark.parametrize(("holders", "copies"), [((1, 2), 2), ((1, 3), 1), ((), 0)])
+def test_the_copies_of_a_bucket_are_those_of_its_least_copied_segment(holders, copies):
+    nodes = [put(keys.node(number), node(number, removed=number == 3)) for number in (1, 2, 3)]
+    (_, two), *_ = CATALOG.segments.get((10, 1)).items()
+    more = put(keys.segment(10, 0, two.id), msgspec.structs.replace(two, bucket=0, holders=holders))
+    first = CATALOG.segments.get((10, 0)).values()
+    both = [put(keys.segment(10, 0, one.id), msgspec.structs.replace(one, holders=(1, 2))) for one in first]
+    found = relations.buckets(ShowBuckets(table=ORDERS), CATALOG.changed([*nodes, *both, more]))
+    assert rows(found)[0]["copies"] == copies
+
+
+def test_the_copies_of_an_empty_bucket_are_the_nodes_that_are_in_sync():
+    empty = Change(keys.segment(10, 0, next(iter(CATALOG.segments.get((10, 0))))), None)
+    assert rows(relations.buckets(ShowBuckets(table=ORDERS), CATALOG.changed([empty])))[0]["copies"] == 1
 
 
 def test_columns_of_a_table_and_of_a_view():

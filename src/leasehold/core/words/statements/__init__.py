@@ -53,6 +53,7 @@ from leasehold.core.words.statements.principals import (
 from leasehold.core.words.statements.questions import (
     Describe,
     DescribeDatabase,
+    ShowBuckets,
     ShowCluster,
     ShowCoordinators,
     ShowDatabases,
@@ -96,7 +97,8 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
     number: int
 
 
-OfRelations: TypeAlias = ShowDatabases | ShowTables | ShowViews | ShowProperties | Describe | DescribeDatabase
+_Listing: TypeAlias = ShowDatabases | ShowTables | ShowViews
+OfRelations: TypeAlias = _Listing | ShowProperties | ShowBuckets | Describe | DescribeDatabase
 _OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowProcedures | ShowHistory
 Question: TypeAlias = OfRelations | _OfLeader | ShowPrincipals | ShowGrants
 """Statements that only read the catalog."""

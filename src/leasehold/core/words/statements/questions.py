@@ -37,6 +37,12 @@ class ShowProperties(Statement, frozen=True, kw_only=True):
     table: TableName
 
 
+class ShowBuckets(Statement, frozen=True, kw_only=True):
+    """`SHOW BUCKETS OF d.t`: where the copies of a table are."""
+
+    table: TableName
+
+
 class ShowProcedures(Statement, frozen=True, kw_only=True):
     """`SHOW PROCEDURES`: the statements that have not ended, and the drops whose files are still being deleted."""
 
