@@ -1,5 +1,6 @@
 """What is on too few nodes is counted from the commit on, whatever happens to nodes and tables."""
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from leasehold.coordinator.replicas import repair
 from leasehold.core.replicas.copies import Copies
 from leasehold.core.words.messages import NodeRemoved, RemoveNode
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.simulation import simulate as simulate_random
-from tests.sim.data_words import Ground, simulate
+from tests.sim.data_words import TABLE, Ground, simulate
 
 
 class Checked(Copies):
@@ -74,6 +77,58 @@ def test_what_was_written_while_a_node_was_away_counts_until_it_has_fetched_it()
         await ground.wait_for(lambda: len(ground.manifest()[0].holders) == 2)
         assert await status(ground) == (0, 0, {1: 0, 2: 0, 3: 0})
         assert Checked.counted_short
+
+    simulate(scenario)
+
+
+async def raise_replication(ground: Ground, replicas: int) -> None:
+    await ground.cluster.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('replication' = '{replicas}')")
+
+
+def test_a_table_that_wants_more_copies_gets_them_and_then_outlives_its_first_node():
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=1, buckets=2)
+        await ground.write(20)
+        before, count = await ground.read(), len(ground.manifest())
+        first = {one.holders[0] for one in ground.manifest()}
+        await asyncio.sleep(2 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS)  # nothing else is due any more
+        await raise_replication(ground, 3)
+        assert (await status(ground))[:2] == (count, 0), "counted from the statement on"
+        await ground.wait_for(lambda: all(len(one.holders) == 3 for one in ground.manifest()))
+        await ground.wait_for(lambda: all(len(one) == 3 for one in ground.in_sync()))
+        assert await status(ground) == (0, 0, {1: 0, 2: 0, 3: 0})
+        for number in first:
+            node = ground.node(number)
+            await node.kill()
+            assert await ground.read() == before
+            node.start(ground.group)
+            await ground.wait_for(lambda node=node: node.guard() is not None)
+
+    simulate(scenario)
+
+
+def test_copies_that_a_table_wants_are_made_by_the_next_leader():
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=1)
+        await ground.write(20)
+        await raise_replication(ground, 2)
+        await ground.cluster.kill_coordinator()
+        await ground.cluster.start_coordinator(ground.group)
+        await ground.wait_for(lambda: all(len(one.holders) == 2 for one in ground.manifest()))
+
+    simulate(scenario)
+
+
+def test_what_is_written_while_copies_are_made_has_all_of_them():
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=1)
+        for _ in range(3):
+            await ground.write(20)
+        await raise_replication(ground, 2)
+        await ground.write(20)
+        await ground.wait_for(lambda: [len(one) for one in ground.in_sync()] == [2])
+        assert {len(one.holders) for one in ground.manifest()} == {2}
+        assert (await status(ground))[:2] == (0, 0)
 
     simulate(scenario)
 

@@ -21,7 +21,7 @@ from leasehold.core.words.statements import (
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.sql.cursor import Cursor
-from leasehold.sql.properties import changed_properties, check_changeable, read_keys, read_properties
+from leasehold.sql.properties import changed_properties, check_unset, read_keys, read_properties
 from leasehold.sql.table import read_column, read_columns, read_type
 
 TTL = "ttl"
@@ -53,7 +53,9 @@ def alter_table(cursor: Cursor) -> Definition:
         case "SET":
             cursor.expect("TBLPROPERTIES")
             given = changed_properties(read_properties(cursor))
-            return AlterProperties(table=table, properties={**given.others}, ttl_ns=given.ttl_ns)
+            return AlterProperties(
+                table=table, properties={**given.others}, ttl_ns=given.ttl_ns, replication=given.replication
+            )
         case _:
             return _unset(cursor, table)
 
@@ -126,6 +128,6 @@ def _unset(cursor: Cursor, table: TableName) -> AlterProperties:
     cursor.expect("TBLPROPERTIES")
     if_exists = cursor.accept("IF", "EXISTS")
     keys = read_keys(cursor)
-    check_changeable(keys)
+    check_unset(keys)
     properties: dict[str, str | None] = dict.fromkeys(key for key in keys if key != TTL)
     return AlterProperties(table=table, properties=properties, ttl_ns=0 if TTL in keys else None, if_exists=if_exists)

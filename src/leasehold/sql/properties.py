@@ -16,8 +16,9 @@ from leasehold.sql.cursor import Cursor
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _RESERVED: Final = "leasehold."
-_FIXED: Final = ("replication", "time_column")
-"""Only CREATE TABLE can set these."""
+_OF_TABLES: Final = ("ttl", "replication", "time_column")
+_KEPT: Final = ("replication", "time_column")
+"""A table always has them, or never."""
 _TIME_TYPES: Final = (Plain("TIMESTAMP"), Plain("DATE"))
 
 
@@ -40,27 +41,28 @@ def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]
             "'ttl' needs 'time_column'", "name the TIMESTAMP or DATE column from which the age of a row is computed"
         )
     return TableProperties(
-        replication=replication, ttl_ns=ttl_ns, time_column=time_column, others=_others(given, "ttl", *_FIXED)
+        replication=replication, ttl_ns=ttl_ns, time_column=time_column, others=_others(given, *_OF_TABLES)
     )
 
 
 def changed_properties(given: Mapping[str, str]) -> TableProperties:
     """What new properties of a table mean; raises `Refused` with code BAD_PROPERTY."""
-    check_changeable(given)
+    if "time_column" in given:
+        raise _bad("'time_column' can't be changed", "create a new table with it and copy the rows")
     ttl_ns = _ttl_ns(given["ttl"], "UNSET TBLPROPERTIES ('ttl') keeps rows forever") if "ttl" in given else None
-    return TableProperties(ttl_ns=ttl_ns, others=_others(given, "ttl"))
+    return TableProperties(ttl_ns=ttl_ns, replication=_replication(given), others=_others(given, *_OF_TABLES))
 
 
-def check_changeable(keys: Collection[str]) -> None:
-    """Raises `Refused` with code BAD_PROPERTY for a property that a table keeps for ever."""
-    for key in _FIXED:
+def check_unset(keys: Collection[str]) -> None:
+    """Raises `Refused` with code BAD_PROPERTY for a property that can't be taken away from a table."""
+    for key in _KEPT:
         if key in keys:
-            raise _bad(f"{key!r} can't be changed", "create a new table with it and copy the rows")
+            raise _bad(f"{key!r} can't be taken away", "SHOW TBLPROPERTIES shows what a table has")
 
 
 def database_properties(given: Mapping[str, str]) -> dict[str, str]:
     """The properties of a database; raises `Refused` with code BAD_PROPERTY."""
-    for key in ("ttl", *_FIXED):
+    for key in _OF_TABLES:
         if key in given:
             raise _bad(f"{key!r} is only for tables", "write it in the TBLPROPERTIES of each table")
     return dict(given)

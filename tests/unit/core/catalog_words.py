@@ -172,9 +172,11 @@ def rename_table(name, to, *, database="db", **how):
     return RenameTable(table=TableName(database, name), to=TableName(database, to), **how)
 
 
-def alter(name="t", *, database="db", ttl_ns=None, if_exists=False, **properties):
+def alter(name="t", *, database="db", ttl_ns=None, replication=None, if_exists=False, **properties):
     table = TableName(database, name)
-    return AlterProperties(table=table, properties=properties, ttl_ns=ttl_ns, if_exists=if_exists)
+    return AlterProperties(
+        table=table, properties=properties, ttl_ns=ttl_ns, replication=replication, if_exists=if_exists
+    )
 
 
 def add(*names, table="t", database="db", **how):

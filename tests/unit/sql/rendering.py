@@ -164,9 +164,10 @@ def _alteration(
     statement: AlterProperties | AddColumns | RenameColumn | DropColumn | WidenColumn | SetDefault | MoveColumn,
 ) -> str:
     match statement:
-        case AlterProperties(properties=properties, ttl_ns=ttl_ns, if_exists=if_exists):
+        case AlterProperties(properties=properties, ttl_ns=ttl_ns, replication=replicas, if_exists=if_exists):
             ttl = {} if ttl_ns is None else {"ttl": render_duration(ttl_ns) if ttl_ns else None}
-            return _changed("TBLPROPERTIES", {**properties, **ttl}, if_exists)
+            replication = {} if replicas is None else {"replication": str(replicas)}
+            return _changed("TBLPROPERTIES", {**properties, **ttl, **replication}, if_exists)
         case AddColumns(columns=(column,), if_not_exists=if_not_exists):
             return f"ADD COLUMN {_said(_IF_NOT_EXISTS, if_not_exists)}{_column(column)}"
         case AddColumns(columns=columns, if_not_exists=if_not_exists):

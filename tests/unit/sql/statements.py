@@ -179,7 +179,11 @@ _DEFINED: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     CreateTable: create_tables(),
     RenameTable: renamed(RenameTable, "table"),
     AlterProperties: st.builds(
-        AlterProperties, table=TABLES, properties=SET, ttl_ns=st.none() | st.integers(1, DURATION_NS_MAX)
+        AlterProperties,
+        table=TABLES,
+        properties=SET,
+        ttl_ns=st.none() | st.integers(1, DURATION_NS_MAX),
+        replication=st.none() | st.integers(1, REPLICATION_MAX),
     )
     | st.builds(AlterProperties, table=TABLES, properties=UNSET, ttl_ns=st.just(0), if_exists=SAID)
     | st.builds(AlterProperties, table=TABLES, properties=UNSET.filter(bool), if_exists=SAID),

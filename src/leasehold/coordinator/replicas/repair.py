@@ -1,7 +1,8 @@
 """Repair: assigns replicas to buckets as nodes come and go (decided in `core/replicas/placement.py`), and counts
 segments with too few copies (`core/replicas/copies.py`).
 
-Only changes of node records make it due. As in all housekeeping, it is found on a thread and written in slices.
+Only changes of node records, and of the replication of a table, make it due. As in all housekeeping, it is found on a
+thread and written in slices.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,9 @@ class Repair:
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         """Notes what a revision makes due."""
         was_due = self.copies.is_due
+        if placement.wants_other_replicas(batch.changes, self.copies.catalog, catalog):
+            self._due = True
+            self.copies.count_anew()
         self.copies.committed(batch.changes, catalog)
         if self.copies.is_due and not was_due:
             self._count_if_few(catalog)

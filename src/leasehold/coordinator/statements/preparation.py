@@ -75,6 +75,6 @@ class Preparing:
             case CreateTable():
                 return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
             case AlterProperties():
-                return msgspec.structs.replace(context, wall_us=self._wall_us())
+                return msgspec.structs.replace(context, wall_us=self._wall_us(), leaving=self._leaving())
             case _:
                 return context

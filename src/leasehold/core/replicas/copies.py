@@ -7,7 +7,8 @@ manifest it takes off the old count and adds the new one. Removed nodes hold not
 
 | what happens                 | what is looked at                                                           |
 | a commit, a report of a node | the entries that it changes                                                 |
-| a leader begins, a node is removed | all entries of buckets whose sync-state set is too small, on a thread |
+| a leader begins, a node is removed, a table wants more copies | all entries of buckets whose sync-state set |
+|                              | is too small, on a thread                                                   |
 | a table is dropped           | its buckets that count                                                      |
 
 The manifest keeps the last holder of a segment, even one that reports that it has no file of it: the file may be
@@ -99,6 +100,15 @@ class Copies:
         if self._shortfall is None and self._tallies is not None:
             self._shortfall = _shortfall(self._tallies, self._lacked, self._catalog)
         return self._shortfall
+
+    @property
+    def catalog(self) -> Catalog:
+        """As of the newest revision that it has heard of."""
+        return self._catalog
+
+    def count_anew(self) -> None:
+        """A table wants another number of copies."""
+        self._counting, self.is_due = None, True
 
     def lacks(self, node: NodeId, bucket: BucketKey, names: Iterable[SegmentId]) -> None:
         """The newest process of a node says that it has no file of these."""

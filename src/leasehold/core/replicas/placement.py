@@ -1,6 +1,7 @@
 """Placement as nodes come and go: buckets get another replica, and removed nodes are struck off what they held.
 
-A bucket is due if a node of its replica set was removed, or if it has fewer replicas than its table wants and a member
+A bucket is due if a node of its replica set was removed, or if it has fewer replicas than its table wants (one may be
+asked to have more: `core.ddl.plans.properties`) and a member
 of the logical topology could take it, one that is not about to be removed (`leaving`). The least loaded of them gets
 it, fetches what it lacks, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`).
 
@@ -22,6 +23,17 @@ from leasehold.core.words.records import BucketRecord, UseState
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 
 SegmentKey = tuple[ObjectId, BucketNumber, SegmentId]
+
+
+def wants_other_replicas(changes: Iterable[Change], before: Catalog, after: Catalog) -> bool:
+    """Whether a table that was there before wants another number of replicas now."""
+    for change in changes:
+        if change.key.startswith(keys.TABLES) and change.value is not None:
+            table = keys.table_of(change.key)
+            known = before.tables.get(table)
+            if known is not None and known.replication != after.tables[table].replication:
+                return True
+    return False
 
 
 def due_buckets(catalog: Catalog, *, leaving: Collection[NodeId] = ()) -> list[BucketKey]:

@@ -32,12 +32,7 @@ def place(
     Deterministic. Raises `Refused` (TOO_FEW_NODES) when the cluster has fewer nodes than that.
     """
     members = staying(catalog, leaving)
-    if len(members) < replication:
-        raise Refused(
-            f"replication {replication} needs {replication} nodes, the cluster has {len(members)}",
-            code=ErrorCode.TOO_FEW_NODES,
-            hint="start more nodes, or set TBLPROPERTIES ('replication' = '1')",
-        )
+    check_nodes(replication, len(members))
     load = {node: catalog.loads.get(node, 0) for node in members}
     up = set(serving)
     entered = {node.id for node in catalog.nodes.values() if node.member}
@@ -51,6 +46,16 @@ def place(
         replicas = tuple(chosen[turn:] + chosen[:turn])
         placed.append(BucketRecord(table=table, bucket=BucketNumber(number), replicas=replicas, in_sync=replicas))
     return placed
+
+
+def check_nodes(replication: int, nodes: int) -> None:
+    """Raises `Refused` (TOO_FEW_NODES) if a table can't have so many replicas on so many nodes."""
+    if nodes < replication:
+        raise Refused(
+            f"replication {replication} needs {replication} nodes, the cluster has {nodes}",
+            code=ErrorCode.TOO_FEW_NODES,
+            hint="start more nodes, or ask for fewer replicas: TBLPROPERTIES ('replication' = 'n')",
+        )
 
 
 def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:

@@ -4,6 +4,8 @@ import msgspec
 import pytest
 
 from leasehold.core import ddl
+from leasehold.core.catalog.plan import Context, put
+from leasehold.core.ddl.plans import plan
 from leasehold.core.ddl.plans.properties import NO_HORIZON_US
 from leasehold.core.words import keys
 from leasehold.core.words.records import ExpiredRows, HorizonRecord
@@ -43,6 +45,27 @@ def test_properties_refused_or_so_already():
     refused(base, alter("none", a="1"), NotFound, "NOT_FOUND")
     refused(base, alter(**{f"k{number}": "" for number in range(PROPERTIES_MAX)}), Refused, "BAD_PROPERTY")
     run(base, alter(a=None, **{f"k{number}": "" for number in range(PROPERTIES_MAX)}))
+
+
+# ---------------------------------------------------------------- replication
+
+
+def test_more_replicas_are_wanted_at_once_and_the_statement_says_how_to_look():
+    base = ground(create_database(), create_table(replication=1))
+    planned = plan(alter(replication=3, a="1"), base.catalog, Context())
+    assert planned is not None
+    assert planned.changes == (put(keys.table(2), table(replication=3, properties={"a": "1"})),)
+    assert "SHOW BUCKETS OF db.t" in planned.notes[0]
+    assert nothing_to_do(base, alter(replication=1))
+
+
+def test_replicas_that_no_table_can_have():
+    base = ground(create_database(), create_table(replication=2, time_column="a"))
+    refused(base, alter(replication=1), Refused, "BAD_PROPERTY")
+    refused(base, alter(replication=4), Refused, "TOO_FEW_NODES")
+    refused(base, alter(replication=3), Refused, "TOO_FEW_NODES", leaving=frozenset({2}))
+    refused(base, alter(replication=3, ttl_ns=5), Refused, "BAD_PROPERTY")
+    run(base, alter(replication=3))
 
 
 # ---------------------------------------------------------------- TTL

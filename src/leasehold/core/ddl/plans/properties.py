@@ -1,4 +1,4 @@
-"""Properties, TTL and comments: none of them changes a schema."""
+"""Properties, TTL, replication and comments: none of them changes a schema."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,6 +7,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, field_named
 from leasehold.core.catalog.plan import Context, Plan, counters, put, put_bounded
+from leasehold.core.replicas.replication import check_nodes, staying
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import ExpiredRows, HorizonRecord, TableRecord
@@ -15,6 +16,7 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.limits.statements import PROPERTIES_MAX
 
+_MORE_COPIES: Final = "copies are made from now on; SHOW BUCKETS OF {} and `leasehold status` show how many are missing"
 NO_HORIZON_US: Final = -(2**63)
 """The horizon of a table that never had a TTL: it hides nothing."""
 
@@ -39,13 +41,20 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
     """Other properties; a TTL that is shorter than before, or the first, hides rows and takes them away."""
     table = catalog.table(statement.table)
     properties = changed_properties(table.properties, statement.properties, if_exists=statement.if_exists)
-    ttl_ns = _new_ttl_ns(statement, table)
-    changed = msgspec.structs.replace(table, properties=properties, ttl_ns=ttl_ns)
+    ttl_ns, replication = _new_ttl_ns(statement, table), _new_replication(statement, table, catalog, context)
+    changed = msgspec.structs.replace(table, properties=properties, ttl_ns=ttl_ns, replication=replication)
     if changed == table:
         return None
     change = put_bounded(keys.table(table.id), changed)
+    more = () if replication == table.replication else (_MORE_COPIES.format(statement.table),)
     if ttl_ns is None or (table.ttl_ns is not None and ttl_ns >= table.ttl_ns):
-        return Plan(changes=(change,), counters=counters(catalog))
+        return Plan(changes=(change,), counters=counters(catalog), notes=more)
+    if more:
+        raise Refused(
+            "a TTL that hides rows and 'replication' can't be set by one statement",
+            code=ErrorCode.BAD_PROPERTY,
+            hint="set them by two statements",
+        )
     # A rewrite that is under way may read without rows that come back: it is refused for the number
     # (`core.replicas.rewrite`).
     hiding = msgspec.structs.replace(table, deletes=table.deletes + 1)
@@ -57,6 +66,21 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
         counters=counters(catalog),
         hides=(ExpiredRows(table=table.id, ttl_ns=ttl_ns, properties=statement.properties),),
     )
+
+
+def _new_replication(statement: AlterProperties, table: TableRecord, catalog: Catalog, context: Context) -> int:
+    """Buckets get their further replicas behind the statement (`core.replicas.placement`)."""
+    asked = statement.replication
+    if asked is None or asked == table.replication:
+        return table.replication
+    if asked < table.replication:
+        raise Refused(
+            f"'replication' of {statement.table} is {table.replication}, and can only be raised",
+            code=ErrorCode.BAD_PROPERTY,
+            hint="create a new table with fewer replicas and copy the rows",
+        )
+    check_nodes(asked, len(staying(catalog, context.leaving)))
+    return asked
 
 
 def _new_ttl_ns(statement: AlterProperties, table: TableRecord) -> int | None:

@@ -68,14 +68,16 @@ class RenameTable(Statement, frozen=True, kw_only=True):
 
 
 class AlterProperties(Statement, frozen=True, kw_only=True):
-    """`ALTER TABLE d.t SET TBLPROPERTIES (..)` or `UNSET TBLPROPERTIES [IF EXISTS] (..)`; a TTL is one of them.
+    """`ALTER TABLE d.t SET TBLPROPERTIES (..)` or `UNSET TBLPROPERTIES [IF EXISTS] (..)`; TTL and replication are some.
 
-    `properties` has the other keys, None to take one away; `ttl_ns` is the new TTL, 0 takes it away, None leaves it.
+    `properties` has the other keys, None to take one away; `ttl_ns` is the new TTL, 0 takes it away, None leaves it;
+    `replication` is the new number of replicas, None leaves it.
     """
 
     table: TableName
     properties: dict[str, str | None]
     ttl_ns: int | None = None
+    replication: int | None = None
     if_exists: bool = False
 
 
