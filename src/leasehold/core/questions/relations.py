@@ -57,7 +57,7 @@ def properties(question: statements.ShowProperties, catalog: Catalog) -> Rows:
 
 
 def buckets(question: statements.ShowBuckets, catalog: Catalog) -> Rows:
-    """The nodes of each bucket, and of how many its least copied segment has a copy. Removed nodes do not count."""
+    """The nodes of each bucket, and how many nodes hold its least copied segment; removed ones do not count."""
     table = catalog.table(question.table)
     rows: list[Row] = []
     for number in range(table.buckets):

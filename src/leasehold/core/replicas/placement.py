@@ -1,9 +1,9 @@
 """Placement as nodes come and go: buckets get another replica, and removed nodes are struck off what they held.
 
-A bucket is due if a node of its replica set was removed, or if it has fewer replicas than its table wants (one may be
-asked to have more: `core.ddl.plans.properties`) and a member
+A bucket is due if a node of its replica set was removed, or if it has fewer replicas than its table wants and a member
 of the logical topology could take it, one that is not about to be removed (`leaving`). The least loaded of them gets
-it, fetches what it lacks, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`).
+it, fetches what it lacks, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`). A
+statement may raise what a table wants (`core/ddl/plans/properties.py`).
 
 This happens in slices, behind the statement or the removal that made it due. Each slice is decided on the catalog of
 its moment, so an old slice does no harm.
