@@ -208,6 +208,33 @@ class TestReading:
                 (number, encode(bodies[number - 1])) for number in expected
             ]
 
+    async def test_where_so_many_take_too_long_fewer_are_read_at_once_and_then_more_again(self):
+        ground, fits = await made(), 5
+        for revision in range(1, 31):
+            await ground.append(writing(revision), None)
+
+        class SlowWay(MemoryLogStore):
+            async def page(self, directory, start="", *, limit):
+                if limit > fits:
+                    raise Indefinite("no answer in time")
+                return await super().page(directory, start, limit=limit)
+
+        log, read, failed, most = Log(SlowWay(ground.kept)), 0, 0, 0
+        while read < 30:
+            try:
+                found = await log.entries_after(read)
+            except Indefinite:
+                failed += 1
+                continue
+            assert found[0][0].number == read + 1
+            read, most = read + len(found), max(most, len(found))
+        assert most == fits
+        assert failed < 10
+        fits = 1_000
+        for _ in range(20):
+            found = await log.entries_after(0)
+        assert len(found) > 20
+
     async def test_what_comes_after_a_gap_is_not_read(self):
         ground = await made()
         for revision in range(1, 5):

@@ -99,6 +99,7 @@ class Log:
         """The greatest number of a head that this client has seen, or written."""
         self._parts: tuple[EntryId, int] = (BEGINNING.id, 0)
         """The entry that parts were written for last, and how many."""
+        self._read_at_once = LOG_READ_ENTRIES_MAX
 
     async def make(self, log_id: EntryId) -> EntryId:
         """The id of the log that is there; where there is none, makes an empty one with the id `log_id`. Raises
@@ -207,9 +208,15 @@ class Log:
         return None if found is None else decode_record(LogEntry, found.value)
 
     async def entries_after(self, number: int) -> list[tuple[LogEntry, bytes]]:
-        """The next entries with their whole bodies, in order, at least one. Raises `Trimmed` if the next one is not
-        there; call it only below the head."""
-        found = await self.store.page(ENTRIES, entry_name(number + 1), limit=LOG_READ_ENTRIES_MAX)
+        """The next entries with their whole bodies, in order, at least one. After a request without an answer the next
+        one asks for fewer: the way to the store may be slow. Raises `Trimmed` if the next one is not there; call it
+        only below the head."""
+        try:
+            found = await self.store.page(ENTRIES, entry_name(number + 1), limit=self._read_at_once)
+        except Indefinite:  # perhaps they take longer than a try may
+            self._read_at_once = max(1, self._read_at_once // 4)
+            raise
+        self._read_at_once = min(LOG_READ_ENTRIES_MAX, self._read_at_once + 1)
         whole: list[tuple[LogEntry, bytes]] = []
         for name, stored in found:
             if name != entry_name(number + 1 + len(whole)):
