@@ -81,6 +81,7 @@ assert sessions.KEEPALIVE_INTERVAL_NS + sessions.KEEPALIVE_TIMEOUT_NS < lease.LE
     "a dead peer is noticed within a lease"
 )
 assert sessions.SESSION_IDLE_NS > 20 * lease.RENEWAL_INTERVAL_NS
+assert sessions.COORDINATOR_QUIET_NS > 3 * lease.RENEWAL_INTERVAL_NS, "each renewal has an answer"
 assert sessions.SESSION_OPENING_NS < sessions.SESSION_IDLE_NS
 
 assert node_disk.SERVE_LOG_FILES_MAX <= node_disk.SERVE_LOG_PIECES_MAX

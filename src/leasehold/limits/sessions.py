@@ -30,6 +30,9 @@ ENCODED_REVISIONS_KEPT: Final = 4
 """Newest revisions whose encoded bytes are kept for the next node."""
 SESSION_IDLE_NS: Final = 60 * SECOND_NS
 """A session without any message for this long is ended."""
+COORDINATOR_QUIET_NS: Final = 2 * SECOND_NS
+"""A node that knows several coordinators leaves one that has said nothing for this long, and a renewal longer. So it
+does where the connection breaks."""
 SESSION_OPENING_NS: Final = 10 * SECOND_NS
 """How long a stream may take until it says whose session it is."""
 SESSION_REPORTS_BYTES_MAX: Final = MESSAGE_BYTES_MAX

@@ -45,8 +45,9 @@ from leasehold.node.agent.projection import PROJECTION_LIMITS, Projection, Proje
 from leasehold.node.agent.published import Published
 from leasehold.node.agent.recovery import Recovering, StreamStale
 from leasehold.node.agent.remedies import raise_unless_temporary, with_remedy
+from leasehold.node.agent.silence import StreamSilence
 from leasehold.wire.deadline import DeadlineTimer
-from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Transport, Vault
+from leasehold.wire.ports import Clock, Duplex, Entropy, Threads, Transport, Vault
 from leasehold.wire.tasks import gravest_here, until_set_or_due
 
 log = logging.getLogger(__name__)
@@ -236,52 +237,58 @@ class Agent(Reporter):
         assert self._recovering is not None
         await self._projection.settled()
         connection = self._coordinators.connect()
+        silence = StreamSilence(self._clock, self._coordinators)
         try:
-            duplex = await self._coordinators.session(connection, self._published.cluster_id)
-            view = self._published.view
-            await duplex.send(
-                messages.OpenSession(
-                    **self._published.speaker(),
-                    cluster_id=self._published.cluster_id,
-                    watch_from=Revision(view.revision + 1),
-                    generation=generation_of(view),
-                    seal_key=self._published.seal_key,
-                )
-            )
-            opened = await duplex.receive()
-            if not isinstance(opened, messages.SessionOpened):
-                raise Unreachable("the stream ended before its first message", hint="the node asks again")
-            if opened.term < self._holder.term:
-                raise Unreachable(f"the leader's term {opened.term} is over", hint="the node asks another coordinator")
-            await self._coordinators.keep(self._vault)
-            if self._caught_up_at is None:
-                self._caught_up_at = opened.latest
-            log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
-            self._forget_unsent()
-            self._term = opened.term
-            self._recovering.opened(opened)
-            self._renew()
-            await self._converse(connection, duplex, opened.term)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(silence.end())
+                duplex = await self._coordinators.session(connection, self._published.cluster_id)
+                opened = await self._opened(duplex)
+                silence.broken()
+                self._renew()
+                group.create_task(self._send(duplex))
+                group.create_task(self._recovering.leap_when_due(connection))
+                group.create_task(self._recovering.tell())
+                await self._receive(duplex, opened.term, silence)
+        except BaseExceptionGroup as errors:
+            raise gravest_here(errors) from errors
         finally:
             self._deadline.cancel()
             self._recovering.step(events.StreamBroken())
             await connection.close()
 
-    async def _converse(self, connection: Connection, duplex: Duplex, term: Term) -> None:
+    async def _opened(self, duplex: Duplex) -> messages.SessionOpened:
+        """Opens the session, from the first revision that the view lacks."""
+        assert self._holder is not None
         assert self._recovering is not None
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._send(duplex))
-                group.create_task(self._recovering.leap_when_due(connection))
-                group.create_task(self._recovering.tell())
-                await self._receive(duplex, term)
-        except BaseExceptionGroup as errors:
-            raise gravest_here(errors) from errors
+        view = self._published.view
+        await duplex.send(
+            messages.OpenSession(
+                **self._published.speaker(),
+                cluster_id=self._published.cluster_id,
+                watch_from=Revision(view.revision + 1),
+                generation=generation_of(view),
+                seal_key=self._published.seal_key,
+            )
+        )
+        opened = await duplex.receive()
+        if not isinstance(opened, messages.SessionOpened):
+            raise Unreachable("the stream ended before its first message", hint="the node asks again")
+        if opened.term < self._holder.term:
+            raise Unreachable(f"the leader's term {opened.term} is over", hint="the node asks another coordinator")
+        await self._coordinators.keep(self._vault)
+        if self._caught_up_at is None:
+            self._caught_up_at = opened.latest
+        log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
+        self._forget_unsent()
+        self._term = opened.term
+        self._recovering.opened(opened)
+        return opened
 
-    async def _receive(self, duplex: Duplex, term: Term) -> None:
+    async def _receive(self, duplex: Duplex, term: Term, silence: StreamSilence) -> None:
         assert self._recovering is not None
         while True:
             message = await duplex.receive()
+            silence.broken()
             match message:
                 case None:
                     raise Unreachable("the coordinator ended the stream", hint="the node asks again")
