@@ -1,6 +1,7 @@
 """A node that was away for so long that its history is forgotten: what is right on its disk stays, the rest goes."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from leasehold.local.files import read_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.flight import HEALTH
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.waiting import wait_until, wait_until_whole
+from tests.e2e.waiting import files_below, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +50,11 @@ def segments(cluster: Cluster, name: str) -> dict[str, SegmentRecord]:
 
 def inodes(directory: Path) -> dict[str, int]:
     """Of the segment files of a node."""
-    return {path.stem: path.stat().st_ino for path in directory.glob("segments/*/*/*.parquet")}
+    found: dict[str, int] = {}
+    for path in files_below(directory / "segments", ".parquet"):
+        with contextlib.suppress(FileNotFoundError):  # evicted meanwhile
+            found[path.stem] = path.stat().st_ino
+    return found
 
 
 def health(running: RunningCluster, name: str) -> NodeStatus:
@@ -139,7 +144,7 @@ def test_case_c_keeps_what_is_right_fetches_what_changed_and_evicts_the_rest(
         after = health(running, GIVER)
         assert after.segments_given - given.segments_given == len(new)
         assert after.bytes_given - given.bytes_given == sum(one.size_bytes for one in new.values())
-        wait_until(lambda: list(directory.glob("trash/**/*.parquet")) == [])
+        wait_until(lambda: files_below(directory / "trash", ".parquet") == [])
 
         wait_until(lambda: (told := recovery(cluster, AWAY)) is not None and told.segments_evicted == len(gone))
         told = recovery(cluster, AWAY)

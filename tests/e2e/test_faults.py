@@ -21,7 +21,7 @@ from leasehold.limits.clients import SCAN_STREAMS
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.wire.entropy import SystemEntropy
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.waiting import wait_until, wait_until_whole
+from tests.e2e.waiting import files_below, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -125,7 +125,8 @@ def test_a_dropped_table_ends_a_running_scan(fresh: RunningCluster) -> None:
         assert refused.value.code == "TABLE_DROPPED"
         make_table(cluster, rows=5)
         assert all_a(cluster) == list(range(5)), "a table made again under the name is another table"
-        wait_until(lambda: len(list(fresh.directory.glob("node-*/segments/*/*/*.parquet"))) <= 4)
+        folders = [process.directory / "segments" for process in fresh.local.nodes()]
+        wait_until(lambda: sum(len(files_below(folder, ".parquet")) for folder in folders) <= 4)
         assert verified(fresh)["stale_serves"] == 0
 
 

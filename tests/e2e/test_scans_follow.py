@@ -18,7 +18,7 @@ from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.waiting import wait_until, wait_until_whole
+from tests.e2e.waiting import files_below, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -264,4 +264,4 @@ def _is_cleaning(cluster: Cluster) -> bool:
 
 
 def _files(folder: Path) -> int:
-    return sum(1 for path in folder.rglob("*") if path.is_file())
+    return len(files_below(folder))

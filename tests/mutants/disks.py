@@ -64,7 +64,7 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="revisions are applied in order, each once, and the history hash proves it",
         edits=(
-            Edit("Agent._follow", "view.revision + 1", "view.revision + 2"),
+            Edit("Agent._opened", "view.revision + 1", "view.revision + 2"),
             Edit("Catalog.applying", "claimed != lineage", "False"),
             Edit("Catalog.applying", "lineage=lineage", "lineage=claimed or lineage"),
         ),

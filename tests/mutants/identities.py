@@ -253,7 +253,7 @@ MUTANTS = (
         rule="a node leaves the stream of a leader whose term is over (liveness): each side sees to it",
         edits=(
             Edit("Coordinator._lead", "self._answering.end()", ""),
-            Edit("Agent._follow", "opened.term < self._holder.term", "False"),
+            Edit("Agent._opened", "opened.term < self._holder.term", "False"),
             Edit("raise_unless_temporary", "refused.code == ErrorCode.NOT_LEADER", "False"),
         ),
         hunters=(f"{SHORTCUTS}::test_a_leader_that_has_handed_over_grants_nothing_while_its_process_lives_on",),
