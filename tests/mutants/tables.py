@@ -131,11 +131,7 @@ MUTANTS = (
         name="a removed node counted as a copy",
         invariant="INV-REP-1",
         rule="what only removed nodes held is counted as lost",
-        edits=(
-            Edit(
-                "holders_if_few", "(node for node in segment.holders if is_present(node, catalog))", "segment.holders"
-            ),
-        ),
+        edits=(Edit("holders_if_few", "present_holders(segment, catalog)", "segment.holders"),),
         hunters=("tests/sim/test_copies.py::test_what_a_removed_node_held_alone_counts_as_lost",),
         unseen="no invariant of the cluster looks at what is shown",
     ),

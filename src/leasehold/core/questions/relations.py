@@ -7,7 +7,7 @@ from rpds import HashTrieMap
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.questions.rows import Row, rows_of
-from leasehold.core.replicas.replication import is_present
+from leasehold.core.replicas.replication import present_holders
 from leasehold.core.words import statements
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.literals import render
@@ -63,7 +63,7 @@ def buckets(question: statements.ShowBuckets, catalog: Catalog) -> Rows:
     for number in range(table.buckets):
         key = (table.id, BucketNumber(number))
         bucket, segments = catalog.buckets[key], (catalog.segments.get(key) or {}).values()
-        copies = min((sum(is_present(one, catalog) for one in segment.holders) for segment in segments), default=None)
+        copies = min((len(present_holders(segment, catalog)) for segment in segments), default=None)
         names = [", ".join(_named(nodes, catalog)) for nodes in (bucket.replicas, bucket.in_sync)]
         size = sum(segment.rows for segment in segments), sum(segment.size_bytes for segment in segments)
         rows.append((number, *names, len(bucket.in_sync) if copies is None else copies, len(segments), *size))

@@ -26,7 +26,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog
 from leasehold.core.catalog.shelf import segment_of
-from leasehold.core.replicas.replication import is_present
+from leasehold.core.replicas.replication import is_present, present_holders
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import BucketRecord, SegmentRecord, UseState
@@ -55,7 +55,7 @@ def holders_if_few(segment: SegmentRecord, catalog: Catalog) -> Few | None:
     table = catalog.tables.get(segment.table)
     if table is None:
         return None
-    present = tuple(sorted(node for node in segment.holders if is_present(node, catalog)))
+    present = tuple(sorted(present_holders(segment, catalog)))
     return present if len(present) < table.replication else None
 
 
@@ -187,8 +187,7 @@ def _few(bucket: BucketKey, name: SegmentId, catalog: Catalog) -> Few | None:
 def _is_alone(node: NodeId, bucket: BucketKey, name: SegmentId, catalog: Catalog) -> bool:
     """Whether it is the only holder of a segment that the cluster has."""
     segment = catalog.segments.one(bucket, name)
-    present = () if segment is None else tuple(one for one in segment.holders if is_present(one, catalog))
-    return present == (node,)
+    return segment is not None and present_holders(segment, catalog) == (node,)
 
 
 def _incarnation(node: NodeId, catalog: Catalog) -> Incarnation | None:

@@ -16,7 +16,7 @@ import msgspec
 from leasehold.core.catalog.catalog import BucketKey, Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.replicas.dropped import cleaned
-from leasehold.core.replicas.replication import is_present
+from leasehold.core.replicas.replication import is_present, present_holders
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import BucketRecord, UseState
@@ -109,7 +109,7 @@ def struck(due: Sequence[SegmentKey], catalog: Catalog, max_bytes: int) -> tuple
     size_bytes = taken = 0
     for table, bucket, name in due:
         entry = catalog.segments.get((table, bucket), {}).get(name)
-        holders = () if entry is None else tuple(node for node in entry.holders if is_present(node, catalog))
+        holders = () if entry is None else present_holders(entry, catalog)
         if entry is not None and holders != entry.holders:
             change = put(keys.segment(table, bucket, name), msgspec.structs.replace(entry, holders=holders))
             size_bytes += len(change.value or b"")

@@ -139,6 +139,11 @@ def has_other_holder(segment: SegmentRecord, node: NodeId, catalog: Catalog) -> 
     return any(one != node and is_present(one, catalog) for one in segment.holders)
 
 
+def present_holders(segment: SegmentRecord, catalog: Catalog) -> tuple[NodeId, ...]:
+    """The nodes that hold it and were not removed."""
+    return tuple(node for node in segment.holders if is_present(node, catalog))
+
+
 def is_present(node: NodeId, catalog: Catalog) -> bool:
     record = catalog.nodes.get(node)
     return record is not None and not record.removed

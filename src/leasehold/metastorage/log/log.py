@@ -100,6 +100,7 @@ class Log:
         self._parts: tuple[EntryId, int] = (BEGINNING.id, 0)
         """The entry that parts were written for last, and how many."""
         self._read_at_once = LOG_READ_ENTRIES_MAX
+        """How many entries are asked for at once: fewer where the way to the store is slow."""
 
     async def make(self, log_id: EntryId) -> EntryId:
         """The id of the log that is there; where there is none, makes an empty one with the id `log_id`. Raises

@@ -178,19 +178,17 @@ class ReplicatedMetaStorage:
         self._check_open()
         self._head_watch.begin()
         leadership = await self._unless_closed(self._candidate.win(candidate))
-        lasts = partial(self._serves_under, leadership)
         try:
             # Not here: `_follow` finishes what it does to the replica, also if this call is cancelled.
-            await until_answered(self.confirm, lasts=lasts, clock=self._clock)
+            await until_answered(
+                self.confirm, lasts=lambda: not self._is_closed and leadership.leads(), clock=self._clock
+            )
         except BaseException:
             await leadership.resign()  # so that nobody waits for the end of a term that nobody serves
             raise
         self._leadership = leadership
         self._head_watch.end()
         return leadership
-
-    def _serves_under(self, leadership: BeatenLeadership) -> bool:
-        return not self._is_closed and leadership.leads()
 
     async def close(self) -> None:
         """As `MetaStorage.close`; what still waits gets `Indefinite`."""
