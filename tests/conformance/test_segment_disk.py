@@ -147,6 +147,26 @@ def test_a_segment_is_verified_against_the_manifest_and_trashed_if_it_differs(ru
     run(check)
 
 
+def test_a_damaged_file_is_found_and_stays(run: Run) -> None:
+    async def check(ground: Ground) -> None:
+        record = await ground.put(FIRST)
+        read: list[int] = []
+
+        async def rest(piece_bytes: int) -> None:
+            read.append(piece_bytes)
+
+        assert not await ground.disk.is_damaged(record, rest)
+        assert sum(read) == record.size_bytes
+        assert not await ground.disk.is_damaged(msgspec.structs.replace(record, id=segment_id(9)), rest), "none is here"
+        ground.damage(FIRST)
+        assert await ground.disk.is_damaged(record, rest)
+        assert await ground.listed() == {FIRST}
+        wrong = msgspec.structs.replace(record, size_bytes=0)
+        assert (await refusal(ground.disk.is_damaged(wrong, rest))).code == "BAD_SEGMENT_RECORD"
+
+    run(check)
+
+
 def test_a_segment_is_fetched_from_the_first_place_that_has_it_whole(run: Run) -> None:
     async def check(ground: Ground) -> None:
         record = await ground.peer_put(FIRST)

@@ -44,6 +44,28 @@ MUTANTS = (
         ),
         hunters=(f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
     ),
+    Mutant(
+        name="a damaged copy counted as held",
+        invariant="INV-REP-1",
+        rule="a file that was found damaged is reported as missing, so that it is fetched again",
+        edits=(Edit("_against_manifest", "damaged.append(entry)", "kept.append(entry)"),),
+        hunters=(
+            "tests/unit/core/replicas/test_reconcile.py::test_a_damaged_file_goes_once_this_node_is_not_named_as_a_holder",
+            "tests/sim/test_replicas.py::test_damage_is_found_and_healed_though_nobody_reads",
+        ),
+        unseen="the checks leave out copies that were damaged on purpose",
+    ),
+    Mutant(
+        name="a scrub that deletes the last copy",
+        invariant="INV-REP-1",
+        rule="a damaged file goes only once the leader has struck this node as a holder",
+        edits=(Edit("_against_manifest", "damaged.append(entry)", "trash.append(OnDisk(*key, one))"),),
+        hunters=(
+            "tests/unit/core/replicas/test_reconcile.py::test_a_damaged_file_goes_once_this_node_is_not_named_as_a_holder",
+            "tests/sim/test_replicas.py::test_the_last_copy_stays_however_damaged",
+        ),
+        unseen="the checks leave out copies that were damaged on purpose",
+    ),
     # ------------------------------------------------------------ vaults and views
     Mutant(
         name="a vault that loses revisions",

@@ -2,8 +2,13 @@
 
 from collections import Counter
 
+from leasehold.limits.scrub import SCRUB_EVERY_MIN_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import CLIENT
 from tests.sim.data_words import Ground, on_disk, simulate
+
+PASSES_NS = 2 * SCRUB_EVERY_MIN_NS + 10 * SECOND_NS
+"""Two passes of the scrub."""
 
 
 def test_a_replica_that_missed_a_write_fetches_it_and_then_serves() -> None:
@@ -40,6 +45,42 @@ def test_a_damaged_replica_serves_nothing_of_it_and_is_replaced() -> None:
             ground.cluster.network.heal_all()
             assert await reading == Counter(written.rows)
         assert ground.removed == Counter(), "what was damaged is no loss"
+
+    simulate(scenario)
+
+
+def test_damage_is_found_and_healed_though_nobody_reads() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create()
+        await ground.cluster.sql("ALTER CLUSTER SET scrub_every = '1m'")
+        written = await ground.write(10)
+        (record,) = ground.manifest()
+        ground.node(record.holders[0]).data.disk.damage(on_disk(record))
+        await ground.cluster.wait_for(
+            lambda: ground.holds(ground.node(record.holders[0]), record), at_most_ns=PASSES_NS
+        )
+        await ground.wait_for(lambda: [set(one.holders) for one in ground.manifest()] == [set(record.holders)])
+        assert await ground.read() == Counter(written.rows)
+
+    simulate(scenario)
+
+
+def test_the_last_copy_stays_however_damaged() -> None:
+    """Both copies are damaged: one goes, since the other one counts until it is read. That one stays for ever."""
+
+    async def scenario(ground: Ground) -> None:
+        await ground.create()
+        await ground.cluster.sql("ALTER CLUSTER SET scrub_every = '1m'")
+        await ground.write(10)
+        (record,) = ground.manifest()
+        for number in record.holders:
+            ground.node(number).data.disk.damage(on_disk(record))
+        await ground.cluster.wait_for(lambda: len(ground.manifest()[0].holders) == 1, at_most_ns=PASSES_NS)
+        left = ground.node(ground.manifest()[0].holders[0])
+        await ground.cluster.wait_for(lambda: left.published.suspects.is_damaged(on_disk(record)), at_most_ns=PASSES_NS)
+        await ground.clock.sleep_until(ground.clock.now_ns() + PASSES_NS)
+        assert on_disk(record) in left.data.disk.listing()
+        assert ground.manifest()[0].holders == (left.published.node,)
 
     simulate(scenario)
 

@@ -146,6 +146,7 @@ class Leader:
             store_warnings=lambda: storage.warnings,
         )
         self._reports.on_lacked = self._repair.copies.lacks
+        self._reports.on_held = self._repair.copies.holds
         self._procedures = Procedures(
             storage,
             self._writer,

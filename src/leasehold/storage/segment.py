@@ -10,6 +10,7 @@ the CRC of each Parquet page, and the row counts of the footer. The footer itsel
 
 import errno
 import hashlib
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.limits.scrub import SCRUB_PIECE_BYTES
 from leasehold.limits.segments import (
     BATCH_ROWS,
     BATCH_VALUES_MAX,
@@ -237,11 +239,34 @@ def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
     """Compares a file with the manifest, byte by byte. Raises `Corrupt` if it differs, `NotFound` if there is none,
     `Definite` if it can't be read."""
     with _reading(path):
-        found_bytes = path.stat().st_size
-        if found_bytes != size_bytes:
-            raise _corrupt(path, f"it has {found_bytes} bytes where the manifest says {size_bytes}")
+        _check_size(path, size_bytes)
         with path.open("rb", buffering=0) as file:
             found = hashlib.file_digest(file, "sha256").digest()
+    _check_hash(path, found, sha256)
+
+
+def verified_pieces(path: Path, *, size_bytes: int, sha256: bytes) -> Iterator[int]:
+    """As `verify_segment`, one piece of at most SCRUB_PIECE_BYTES after the other; yields the length of each. The bytes
+    come from the disk: what the kernel has of the file in memory is dropped before and after."""
+    with _reading(path):
+        _check_size(path, size_bytes)
+        digest = hashlib.sha256()
+        with path.open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while piece := file.read(SCRUB_PIECE_BYTES):
+                digest.update(piece)
+                yield len(piece)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    _check_hash(path, digest.digest(), sha256)
+
+
+def _check_size(path: Path, size_bytes: int) -> None:
+    found_bytes = path.stat().st_size
+    if found_bytes != size_bytes:
+        raise _corrupt(path, f"it has {found_bytes} bytes where the manifest says {size_bytes}")
+
+
+def _check_hash(path: Path, found: bytes, sha256: bytes) -> None:
     if found != sha256:
         raise _corrupt(path, f"its SHA-256 is {found.hex()} where the manifest says {sha256.hex()}")
 

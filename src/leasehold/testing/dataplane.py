@@ -8,7 +8,7 @@ so does a task of the process here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Any, NoReturn, TypeVar
@@ -152,9 +152,9 @@ class DataService:
         self._group = group
         runtime = TaskRuntime(clock, group)
         requests = Requests(published, runtime)
-        segments = _Segments(disk, node, clock, self._to_its_end)
+        segments = MemorySegments(disk, node, clock)
         self._scans = Scans(requests, manifest, segments)
-        self._fetches = Fetches(requests, segments)
+        self._fetches = Fetches(requests, segments, manifest)
         self._appends = Appends(requests, disk, RowEncoder, Peers(runtime, SimulatedPeers(node.host)))
 
     async def call(self, request: Message) -> Message:
@@ -209,21 +209,6 @@ class DataService:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._group.create_task(_settle(work, done))
         return await done
-
-
-class _Segments(MemorySegments):
-    """Whoever has found a file damaged puts it aside, even if the reader has gone."""
-
-    def __init__(self, disk: MemoryDisk, node: DataNode, clock: Clock, to_its_end: "_ToItsEnd") -> None:
-        super().__init__(disk, node, clock)
-        self._to_its_end = to_its_end
-
-    async def trash(self, one: OnDisk) -> bool:
-        """Moves a file to the trash, durably; False if it was not there."""
-        return await self._to_its_end(super().trash(one))
-
-
-_ToItsEnd = Callable[[Coroutine[Any, Any, bool]], Awaitable[bool]]
 
 
 async def _settle(work: Coroutine[Any, Any, T], done: "asyncio.Future[T]") -> None:

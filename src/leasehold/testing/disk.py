@@ -11,7 +11,7 @@ is moved into place.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Self
 
@@ -257,6 +257,15 @@ class MemoryDisk:
         self.disk.sync()
         return True
 
+    async def is_damaged(self, record: SegmentRecord, rest: Callable[[int], Awaitable[None]]) -> bool:
+        check_record(record)
+        await self.wait()
+        content = self.disk.content(file_of_record(record))
+        if content is None:
+            return False
+        await rest(content.size_bytes)
+        return self.disk.content(file_of_record(record)) is not None and not self._is_whole(record)
+
     async def fetch(
         self,
         record: SegmentRecord,
@@ -288,6 +297,10 @@ class MemoryDisk:
         self.check()
         check_name(one)
         return self.disk.content(one) is not None
+
+    def suspect(self, one: OnDisk) -> None:
+        """Has a file read whole soon."""
+        self._published.suspects.suspect(one)
 
     async def is_whole(self, record: SegmentRecord) -> bool:
         """Whether a finished file is what the manifest says; it survives a loss of power then."""

@@ -11,7 +11,7 @@
 | the store  | slow, full, out of reach for one coordinator, requests lost, late or doubled; its history is compacted |
 | a replica  | is lost, or set back                                                                                   |
 | a copy     | of a node's directory is started beside it, or after it has moved on                                  |
-| a disk     | loses all segments; or a node is removed, and an empty machine takes its name                         |
+| a disk     | loses all segments or spoils one; or a node is removed, and an empty machine takes its name            |
 
 Each fault lies within what the design promises to withstand: no clock drifts beyond the bound, and a coordinator's
 clock never jumps, since nothing could be concluded from it then.
@@ -87,6 +87,7 @@ class Nemesis:
             (0.4, "clone started", self._start_a_clone),
             (0.8, "stale copy started", self._copies.start_a_stale_copy),
             (0.3, "segments lost", self._wipe),
+            (1.5, "file damaged", self._damage),
             (0.5, "node removed", self._remove),
             (1.5, "all healed", partial(self.heal, but_for_the_away=True)),
         ]
@@ -224,6 +225,23 @@ class Nemesis:
         self.replacing.wipe(node)
         node.start(self._group)
         return f"{node.name} has lost its segments"
+
+    async def _damage(self) -> str | None:
+        """Spoils a file of a segment of which another disk has a whole copy."""
+        node = self._random.choice(self._cluster.nodes)
+        others = [one.data.disk for one in self._cluster.nodes if one is not node]
+        files = [
+            one
+            for one in sorted(node.data.disk.listing())
+            if not node.data.disk.is_damaged(one)
+            and any(disk.holds(one.table, one.bucket, one.segment) for disk in others)
+        ]
+        if not files:
+            return None
+        one = self._random.choice(files)
+        self._oracle.damaged(node.name, one.segment)
+        node.data.disk.damage(one)
+        return f"{node.name} has a damaged file of {one.segment}"
 
     async def _remove(self) -> str | None:
         """Removes a node while nothing else is broken, so that the client gets an answer."""

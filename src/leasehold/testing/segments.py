@@ -74,8 +74,8 @@ class MemorySegments:
     def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: Part) -> None:
         self._pace.on_released(passed, ticket, batch.rows)
 
-    async def trash(self, one: OnDisk) -> bool:
-        return await self._disk.trash(one)
+    def suspect(self, one: OnDisk) -> None:
+        self._disk.suspect(one)
 
     async def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
         blob = row_bytes(self._content(one).rows) + FOOTER

@@ -23,6 +23,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.messages import AskReceipts, ReadTicket, Receipt, Receipts
 from leasehold.errors import CheckFailed, gravest
 from leasehold.ids import LoginToken
+from leasehold.limits.scrub import SCRUB_EVERY_MIN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.availability import Availability
 from leasehold.testing.catalog_operations import operations
@@ -123,7 +124,10 @@ class Simulation:
             nodes=random.choice((2, 3, 3, 4)),
             coordinators=coordinators,
             settings=msgspec.structs.replace(
-                DEFAULT_SETTINGS, lease_margin_ns=margin_ns, min_in_sync=random.choice(IN_SYNC)
+                DEFAULT_SETTINGS,
+                lease_margin_ns=margin_ns,
+                min_in_sync=random.choice(IN_SYNC),
+                scrub_every_ns=SCRUB_EVERY_MIN_NS,
             ),
             oracle=oracle,
             supervised=True,

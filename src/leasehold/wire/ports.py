@@ -2,7 +2,7 @@
 `testing`. A runtime uses nothing else, so the same code runs on sockets and disks and, from one seed, in the simulator.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol, TypeVar
 
@@ -234,6 +234,11 @@ class Disk(Protocol):
     async def verify(self, record: SegmentRecord) -> bool:
         """Whether the segment is here and as the manifest says; a file that differs goes to the trash. Raises `Refused`
         with code BAD_SEGMENT_RECORD for a record that describes no segment."""
+        ...
+
+    async def is_damaged(self, record: SegmentRecord, rest: Callable[[int], Awaitable[None]]) -> bool:
+        """Whether the segment is here and differs from the manifest, or can't be read from the disk. The file stays
+        where it is. `rest` is awaited after each piece, with its number of bytes. Raises as `verify`."""
         ...
 
     async def fetch(

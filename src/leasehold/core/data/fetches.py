@@ -2,6 +2,9 @@
 
 Segments are immutable, and the manifest has the hash of each. So a node without a lease may give and take copies. No
 right covers a whole segment: the asking process proves by its session that it is a node, as last known here.
+
+Both sides count the hash of a copy. The node that asks throws away a copy that differs, and asks the next one. The node
+that gave it has its own file checked (`node/disk/scrub.py`).
 """
 
 import hashlib
@@ -9,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Chunk
 from leasehold.core.data.requests import Requests, Serving, Slots, check_cluster, check_node, missing
 from leasehold.core.data.segment_files import GivesFiles, NewFile, WritesFiles, file_of
@@ -30,8 +34,9 @@ SHA256_BYTES: Final = 32
 class Fetches:
     """Serves fetch tickets."""
 
-    def __init__(self, requests: Requests, files: GivesFiles) -> None:
+    def __init__(self, requests: Requests, files: GivesFiles, manifest: Manifest) -> None:
         self._serving = requests.serving
+        self._manifest = manifest
         self._files = files
         self._reading = Slots(requests.runtime, "fetches", FLIGHT_READS_MAX)
         self._counting = requests.runtime.condition()
@@ -48,12 +53,21 @@ class Fetches:
 
     async def give(self, request: FetchTicket) -> AsyncGenerator[bytes, None]:
         """The bytes of a segment, once `open` has found nothing against it."""
+        digest = hashlib.sha256()
         with self._reading.one():
-            async with aclosing(self._files.chunks(file_of(request))) as chunks:
-                async for chunk in chunks:
-                    with self._counting:
-                        self.bytes_given += len(chunk)
-                    yield chunk
+            try:
+                async with aclosing(self._files.chunks(file_of(request))) as chunks:
+                    async for chunk in chunks:
+                        digest.update(chunk)
+                        with self._counting:
+                            self.bytes_given += len(chunk)
+                        yield chunk
+            except Corrupt:
+                self._files.suspect(file_of(request))
+                raise
+            entry = self._manifest.segment((request.table, request.bucket), request.segment).segment
+            if entry is not None and entry.sha256 != digest.digest():
+                self._files.suspect(file_of(request))
             with self._counting:
                 self.segments_given += 1
 
@@ -157,5 +171,5 @@ async def _copied(
 def _differs(record: SegmentRecord, address: str) -> Corrupt:
     return Corrupt(
         f"the copy of segment {record.id} at {address} is not what the manifest says",
-        hint="that node replaces the copy after its next check of its segments",
+        hint="that node checks its file now",
     )

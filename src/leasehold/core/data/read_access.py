@@ -13,7 +13,6 @@ from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import NodeId
 from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
 from leasehold.limits.upkeep import DELETES_MAX
 
@@ -62,11 +61,6 @@ def entry_at(ticket: ReadTicket, view: Catalog, stored: StoredSegment) -> Segmen
         replaced = view.replaced.over(bucket, ticket.segment, stored.replaced)
         return None if replaced is None else replaced.segment
     return found
-
-
-def is_replaceable(entry: SegmentRecord | None, node: NodeId) -> bool:
-    """Whether a node other than `node` holds the segment too."""
-    return entry is not None and bool(set(entry.holders) - {node})
 
 
 def check_sound(ticket: ReadTicket) -> None:

@@ -4,7 +4,7 @@ docs/design.md, "Lease", has the reasons.
 
 | step                                    | if it fails |
 | guard, then authorise the ticket        | refused, nothing was read |
-| check the whole file against its hash   | damaged: put aside, see below |
+| check the whole file against its hash   | damaged: suspected, see below |
 | read a batch                            | damaged: as above |
 | guard, authorise, decide what is hidden | the scan ends |
 | leave out what is hidden, log, hand on  | the scan ends |
@@ -17,8 +17,8 @@ Each batch carries the first row after it, counted in the rows of the file, hidd
 any other replica from exactly there. A batch whose rows are all hidden is progress as well.
 
 A file is checked against its hash once in the life of a process: its footer has no other checksum. A later error may
-lie in the ticket or in this process. So the file is checked once more before it is put aside, and it is put aside only
-if another node holds the segment: the reconciler fetches it again.
+lie in the ticket or in this process. So the scrub reads the file once more before it counts as damaged
+(`node/disk/scrub.py`), and the reader goes on at another replica.
 """
 
 from collections import OrderedDict
@@ -29,11 +29,11 @@ from typing import Generic, NamedTuple
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.hidden_rows import Hidings
 from leasehold.core.data.manifest import Manifest
-from leasehold.core.data.read_access import authorise, check_sound, entry_at, is_replaceable
+from leasehold.core.data.read_access import authorise, check_sound, entry_at
 from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
-from leasehold.core.lease.holder import Pass, guard
+from leasehold.core.lease.holder import Pass
 from leasehold.core.words.messages import BatchMark, ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
@@ -92,8 +92,7 @@ class Scans(Generic[B]):
                     async for released in batches:
                         yield released
             except Corrupt:
-                if await self._is_damaged(ticket):
-                    await self._put_aside(ticket)
+                self._files.suspect(file_of(ticket))
                 raise
             except MemoryError as error:
                 raise Definite(
@@ -136,23 +135,6 @@ class Scans(Generic[B]):
         if known not in self._verified:
             await self._files.verify(file_of(ticket), ticket.sha256)
             self._verified.add(known)
-
-    async def _is_damaged(self, ticket: ReadTicket) -> bool:
-        try:
-            await self._files.verify(file_of(ticket), ticket.sha256)
-        except Corrupt:
-            return True
-        except Definite:
-            return False
-        return False
-
-    async def _put_aside(self, ticket: ReadTicket) -> None:
-        """Puts a damaged file aside if another node holds the segment, which a fenced node can't know."""
-        looking = _Looking(self._requests, self._manifest, ticket)
-        looking.look()
-        passed = guard(self._serving, self._requests.runtime.now_ns)
-        if passed is not None and looking.knows(passed.view) and is_replaceable(looking.entry, self._serving.node):
-            await self._files.trash(file_of(ticket))
 
 
 class _Looking:

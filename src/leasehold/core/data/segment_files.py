@@ -68,7 +68,15 @@ class WritesFiles(FindsFiles, Protocol):
         ...
 
 
-class GivesFiles(FindsFiles, Protocol):
+class SuspectsFiles(FindsFiles, Protocol):
+    """Hears of files that may be damaged."""
+
+    def suspect(self, one: OnDisk) -> None:
+        """Has a file read whole soon. If it is damaged and another node holds the segment, the file is replaced."""
+        ...
+
+
+class GivesFiles(SuspectsFiles, Protocol):
     """Gives the bytes of finished files."""
 
     def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
@@ -76,7 +84,7 @@ class GivesFiles(FindsFiles, Protocol):
         ...
 
 
-class ReadsSegments(FindsFiles, Protocol[B]):
+class ReadsSegments(SuspectsFiles, Protocol[B]):
     """Reads rows from finished files."""
 
     def stamp(self, one: OnDisk) -> Stamp | None:
@@ -100,8 +108,4 @@ class ReadsSegments(FindsFiles, Protocol[B]):
 
     def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: B) -> None:
         """Notes that a batch is released now, for good or not at all: what this raises keeps the batch here."""
-        ...
-
-    async def trash(self, one: OnDisk) -> bool:
-        """Moves a file to the trash, durably; False if it was not there."""
         ...

@@ -35,17 +35,19 @@ from leasehold.limits.metastorage import (
     RETENTION_REVISIONS_MIN,
 )
 from leasehold.limits.recovery import CATCH_UP_DIFFERENCE_MAX
+from leasehold.limits.scrub import SCRUB_EVERY_MAX_NS, SCRUB_EVERY_MIN_NS
 from leasehold.limits.statements import REPLICATION_MAX
 from leasehold.limits.upkeep import CLOCK_STEP_MAX_NS, CLOCK_STEP_MIN_NS
 
 AUTO: Final = "auto"
+NEVER: Final = "never"
 _SHOWN: Final = 64
 """Characters of what a person wrote that an error repeats."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting: `name` as people write it, `field` of the record, both ends of its range. An `automatic` one may be
-    AUTO too, which is stored as 0."""
+    """One setting: `name` as people write it, `field` of the record, both ends of its range. It may be the word
+    `for_zero` too, which is stored as 0."""
 
     name: str
     field: str
@@ -53,18 +55,18 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     largest: int
     meaning: str
     is_duration: bool = True
-    automatic: bool = False
+    for_zero: str = ""
 
     def shown(self, value: int) -> str:
-        if self.automatic and value == 0:
-            return AUTO
+        if self.for_zero and value == 0:
+            return self.for_zero
         return render_duration(value) if self.is_duration else str(value)
 
     @property
     def range(self) -> str:
         """Both ends, as people write them."""
         return f"{self.shown(self.smallest)} to {self.shown(self.largest)}" + (
-            f" or '{AUTO}'" if self.automatic else ""
+            f" or '{self.for_zero}'" if self.for_zero else ""
         )
 
 
@@ -97,7 +99,7 @@ SETTINGS: Final = (
         largest=REPLICATION_MAX,
         is_duration=False,
         meaning="nodes that must hold the rows of a write at its commit; auto: 2 if replication is 3 or more, else 1",
-        automatic=True,
+        for_zero=AUTO,
     ),
     Setting(
         name="catch_up_difference",
@@ -137,6 +139,14 @@ SETTINGS: Final = (
         largest=CLOCK_STEP_MAX_NS,
         meaning="how far the leader's wall clock may step ahead and still make rows expire",
     ),
+    Setting(
+        name="scrub_every",
+        field="scrub_every_ns",
+        smallest=SCRUB_EVERY_MIN_NS,
+        largest=SCRUB_EVERY_MAX_NS,
+        meaning="in which time a node reads each of its segment files once, to find damage",
+        for_zero=NEVER,
+    ),
 )
 """All that ALTER CLUSTER SET can change."""
 
@@ -164,6 +174,8 @@ def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
     example = "= '2s'" if setting.is_duration else f"= {setting.smallest}"
     hint = f"write {setting.name} {example}, {setting.range}"
     wrote = f"{text[:_SHOWN]!r}"
+    if setting.for_zero and quoted and text.casefold() == setting.for_zero:
+        return 0
     if setting.is_duration:
         if not quoted:
             text = f"{setting.name} is a duration, a number with a unit in quotes, and not {wrote}"
@@ -172,8 +184,6 @@ def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
             value = parse_duration(text)
         except Refused as error:
             raise Refused(f"{setting.name}: {error.text}", code=ErrorCode.BAD_SETTING, hint=hint) from error
-    elif setting.automatic and quoted and text.casefold() == AUTO:
-        return 0
     elif text.isascii() and text.isdigit() and len(text) <= len(str(setting.largest)):
         value = int(text)
     else:
@@ -181,7 +191,7 @@ def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
             f"{setting.name}: {wrote} is not a whole number in its range", code=ErrorCode.BAD_SETTING, hint=hint
         )
     if not setting.smallest <= value <= setting.largest:
-        shown = str(value) if setting.automatic else setting.shown(value)
+        shown = str(value) if setting.for_zero and not setting.is_duration else setting.shown(value)
         text = f"{setting.name} can't be {shown}: its range is {setting.range}"
         raise Refused(text, code=ErrorCode.BAD_SETTING, hint=hint)
     return value
@@ -194,8 +204,8 @@ def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change
     fields: dict[str, int] = {}
     for name, value in asked.items():
         setting = setting_named(name)
-        is_automatic = setting.automatic and value == 0
-        assert is_automatic or setting.smallest <= value <= setting.largest, "checked where it was read"
+        is_word = bool(setting.for_zero) and value == 0
+        assert is_word or setting.smallest <= value <= setting.largest, "checked where it was read"
         fields[setting.field] = value
     after = msgspec.structs.replace(catalog.settings, **fields)
     if after == catalog.settings:

@@ -13,7 +13,8 @@ manifest it takes off the old count and adds the new one. Removed nodes hold not
 
 The manifest keeps the last holder of a segment, even one that reports that it has no file of it: the file may be
 brought back. Such a segment counts as lost while that process is the node's newest one. Nodes repeat these reports, so
-a new leader hears of them too.
+a new leader hears of them too. Such a segment counts again once that process reports that it holds it: its disk may
+have failed for a moment.
 
 While all is counted anew, entries that change are noted, and corrected at the end.
 """
@@ -115,6 +116,13 @@ class Copies:
         for name in names:
             if len(self._lacked) < COPIES_LACKED_MAX and _is_alone(node, bucket, name, self._catalog):
                 self._lacked[bucket, name] = node
+                self._shortfall = None
+
+    def holds(self, node: NodeId, bucket: BucketKey, names: Iterable[SegmentId]) -> None:
+        """The newest process of a node says that it holds these: it can read again what it could not read."""
+        for name in names:
+            if self._lacked.get((bucket, name)) == node:
+                del self._lacked[bucket, name]
                 self._shortfall = None
 
     def committed(self, changes: Iterable[Change], catalog: Catalog) -> None:

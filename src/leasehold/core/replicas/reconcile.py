@@ -9,6 +9,8 @@ until its files change, or what the catalog says of it (`outdated`).
 | in the manifest, this node not named as a holder              | verify, then tell the leader |
 | in the manifest, neither assigned to this node nor held by it | trash  |
 | in the manifest, held by this node, not to be believed yet    | tell the leader, then verify |
+| damaged, in the manifest, held by this node                   | tell the leader that it is missing |
+| damaged, in the manifest, this node not named as a holder     | trash, then fetch |
 | replaced by a rewrite, not yet released                       | keep: scans under way read it |
 | not in the manifest, its write transaction ABORTED            | trash  |
 | not in the manifest, COMMITTED: a losing attempt              | trash  |
@@ -40,6 +42,7 @@ Verified = Mapping[BucketKey, Collection[SegmentId]] | None
 """The files whose bytes were read, where no file is believed by its name."""
 
 _NONE: frozenset[SegmentId] = frozenset()
+_NO_DAMAGE: Listing = {}
 
 
 class OnDisk(msgspec.Struct, frozen=True, order=True):
@@ -61,12 +64,14 @@ class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of which the manifest says that this node holds them, while they are not on disk."""
     doubted: tuple[SegmentRecord, ...] = ()
     """On disk, and this node is named as a holder, but not to be believed: to be verified, and reported then."""
+    damaged: tuple[SegmentRecord, ...] = ()
+    """On disk with other bytes than the manifest says, and this node is named as a holder."""
     kept: tuple[SegmentRecord, ...] = ()
     """On disk, and this node is named as a holder."""
 
     @property
     def idle(self) -> bool:
-        return not (self.trash or self.report or self.fetch or self.doubted)
+        return not (self.trash or self.report or self.fetch or self.doubted or self.damaged)
 
 
 class Emptied(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +90,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     nodes: "HashTrieMap[NodeId, object] | None"
     """Where files are not believed by their names: the nodes that may hold them too, and how many files were read."""
     verified: int
+    damaged: frozenset[SegmentId]
     cleaned: bool
     """Its table was dropped, and this node still has to delete its files."""
 
@@ -96,6 +102,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             and self.replaced is other.replaced
             and self.nodes is other.nodes
             and self.verified == other.verified
+            and self.damaged == other.damaged
             and self.cleaned == other.cleaned
         )
 
@@ -141,6 +148,7 @@ def outdated(
     compared: Mapping[BucketKey, ComparedBucket],
     *,
     verified: Verified,
+    damaged: Listing = _NO_DAMAGE,
 ) -> list[BucketKey]:
     """The buckets that have to be compared: new ones in order, then those that have changed.
 
@@ -149,7 +157,7 @@ def outdated(
     due = sorted({*own, *(key for key, files in on_disk.items() if files)}.difference(compared))
     for key, before in compared.items():
         same = _same(before.files, on_disk.get(key, _NONE)) and before.basis.holds(
-            basis_of(durable, node, key, verified=verified)
+            basis_of(durable, node, key, verified=verified, damaged=damaged)
         )
         if not (same and before.is_settled):
             due.append(key)
@@ -163,7 +171,9 @@ def in_turn(compared: Mapping[BucketKey, ComparedBucket], due: Collection[Bucket
     return list(islice(others, min(RECONCILE_IN_TURN_MAX, -(-len(compared) // RECONCILE_ROUNDS_WHOLE))))
 
 
-def basis_of(durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verified) -> Basis:
+def basis_of(
+    durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verified, damaged: Listing = _NO_DAMAGE
+) -> Basis:
     """What a comparison of the bucket goes by; reads no segments."""
     bucket, dropped = durable.buckets.get(key), durable.dropped.get(key[0])
     return Basis(
@@ -172,6 +182,7 @@ def basis_of(durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verifi
         replaced=durable.replaced.mark(key),
         nodes=None if verified is None else durable.nodes,
         verified=0 if verified is None else len(verified.get(key, _NONE)),
+        damaged=damaged.get(key, _NONE),
         cleaned=dropped is not None and node in dropped.pending,
     )
 
@@ -184,11 +195,12 @@ def waits(
     before: ComparedBucket | None,
     *,
     verified: Verified = None,
+    damaged: Listing = _NO_DAMAGE,
 ) -> bool:
     """Whether only strays keep a bucket from being settled: it can be compared again without reading its segments."""
     if before is None or before.is_settled or not _same(before.files, files):
         return False
-    return before.basis.holds(basis_of(durable, node, key, verified=verified))
+    return before.basis.holds(basis_of(durable, node, key, verified=verified, damaged=damaged))
 
 
 def compare(
@@ -201,15 +213,17 @@ def compare(
     *,
     since_start: Container[SegmentId] = _NONE,
     verified: Verified = None,
+    damaged: Listing = _NO_DAMAGE,
 ) -> ComparedBucket:
     """Compares the `files` of a bucket, listed **before** `durable` was read, with what the catalog says; `stored` is
     the bucket as the vault holds it at the revision of `durable`.
 
     Without `stored` only the strays of the comparison `before` are looked at again: it `waits`. `since_start` are the
     files that lay there when the process started, once it has caught up. Where no file is believed by its name, the
-    segments that nobody else holds stay held: each read verifies them.
+    segments that nobody else holds stay held: each read verifies them. `damaged` are files that differ from the
+    manifest.
     """
-    basis = basis_of(durable, node, key, verified=verified)
+    basis = basis_of(durable, node, key, verified=verified, damaged=damaged)
     if stored is None:
         assert before is not None, "it waits"
         strays, manifest = before.strays, before.manifest
@@ -244,6 +258,7 @@ def _against_manifest(
     trash: list[OnDisk] = []
     report: list[SegmentRecord] = []
     doubted: list[SegmentRecord] = []
+    damaged: list[SegmentRecord] = []
     kept: list[SegmentRecord] = []
     entries, replaced = stored.segments, stored.replaced
     for one in sorted(files):
@@ -252,10 +267,12 @@ def _against_manifest(
             if one not in replaced:
                 strays.append(one)
         elif node not in entry.holders:
-            if basis.bucket is not None:
+            if basis.bucket is not None and one not in basis.damaged:
                 report.append(entry)
             else:
                 trash.append(OnDisk(*key, one))
+        elif one in basis.damaged:
+            damaged.append(entry)
         elif read is not None and one not in read and has_other_holder(entry, node, durable):
             doubted.append(entry)
         else:
@@ -269,6 +286,7 @@ def _against_manifest(
         fetch=tuple(fetch),
         lost=tuple(one for one in fetch if node in one.holders),
         doubted=tuple(doubted),
+        damaged=tuple(damaged),
         kept=tuple(kept),
     )
 

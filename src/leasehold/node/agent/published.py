@@ -10,6 +10,7 @@ from leasehold.core.data.runtime import ConditionVariable
 from leasehold.core.lease.holder import NO_LEASE, Lease
 from leasehold.core.words.messages import NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Session
+from leasehold.node.agent.suspects import Suspects
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.steps import ThreadRuntime
 
@@ -33,6 +34,7 @@ class Published:
         """Seals what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
         self.disk_full = False
         """Whether a write has found no space (`node/disk/space.py`)."""
+        self.suspects = Suspects()
         self._newer = newer or ThreadRuntime(BoottimeClock().now_ns).condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:

@@ -40,9 +40,10 @@ class _Seen(NamedTuple):
     maps: tuple[object, ...]
     """Maps of the catalog: each is the same object until something in it changes."""
     on_disk: Listing
+    damaged: Listing
 
     def holds(self, other: "_Seen") -> bool:
-        return all(map(is_, self.maps, other.maps)) and self.on_disk == other.on_disk
+        return all(map(is_, self.maps, other.maps)) and self.on_disk == other.on_disk and self.damaged is other.damaged
 
 
 class Comparing:
@@ -102,7 +103,7 @@ class Comparing:
     def is_current(self, key: BucketKey, *, verified: Verified) -> bool:
         """Whether the catalog has not changed the bucket since its plan was made."""
         state = self._states.get(key)
-        now = reconcile.basis_of(self._durable(), self._published.node, key, verified=verified)
+        now = reconcile.basis_of(self._durable(), self._published.node, key, verified=verified, damaged=self._damaged)
         return state is not None and state.basis.holds(now)
 
     def put_last(self, key: BucketKey) -> None:
@@ -116,7 +117,7 @@ class Comparing:
     @property
     def lost(self) -> int:
         """How many segments are missing that the manifest counts on here."""
-        return sum(len(plan.lost) for plan in self.open.values())
+        return sum(len(plan.lost) + len(plan.damaged) for plan in self.open.values())
 
     @property
     def doubted(self) -> int:
@@ -132,6 +133,10 @@ class Comparing:
         """Whether a file is here that was not verified, or that the catalog does not show as held here."""
         return any(plan.doubted or plan.report for plan in self.open.values())
 
+    @property
+    def _damaged(self) -> Listing:
+        return self._published.suspects.damaged
+
     def _due(self, durable: Catalog, on_disk: Listing, verified: Verified, *, whole: bool) -> list[BucketKey]:
         node = self._published.node
         if self._own[0] is not durable.buckets:
@@ -139,10 +144,10 @@ class Comparing:
         own = self._own[1]
         if whole:
             return sorted({*own, *on_disk, *self._states})
-        seen = _Seen((durable.buckets, durable.segments, durable.replaced, durable.dropped), on_disk)
+        seen = _Seen((durable.buckets, durable.segments, durable.replaced, durable.dropped), on_disk, self._damaged)
         if verified is None and self._settled is not None and self._settled.holds(seen):
             return reconcile.in_turn(self._states, ())
-        due = reconcile.outdated(durable, node, on_disk, own, self._states, verified=verified)
+        due = reconcile.outdated(durable, node, on_disk, own, self._states, verified=verified, damaged=seen.damaged)
         self._settled = seen if verified is None and not due else None
         return [*due, *reconcile.in_turn(self._states, frozenset(due))]
 
@@ -151,17 +156,25 @@ class Comparing:
     ) -> _Found:
         """On a thread: the results of these buckets, except those that the vault has changed by now. With `whole`, each
         comes with the segments that are kept here and held by others too."""
-        node, found = self._published.node, _Found()
+        node, found, damaged = self._published.node, _Found(), self._damaged
         for key in keys:
             files, before = on_disk.get(key, _NONE), self._states.get(key)
             stored = None
-            if whole or not reconcile.waits(durable, node, key, files, before, verified=verified):
+            if whole or not reconcile.waits(durable, node, key, files, before, verified=verified, damaged=damaged):
                 stored = self._stored(key, durable)
                 if stored is None:
                     continue
             since_start = self.since_start.get(key, _NONE)
             state = reconcile.compare(
-                durable, node, key, stored, files, before, since_start=since_start, verified=verified
+                durable,
+                node,
+                key,
+                stored,
+                files,
+                before,
+                since_start=since_start,
+                verified=verified,
+                damaged=damaged,
             )
             held = [one for one in state.plan.kept if has_other_holder(one, node, durable)] if whole else []
             found[key] = state, held

@@ -1,7 +1,8 @@
 """The disk port over real files and Flight; each call runs on a worker thread."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -18,9 +19,11 @@ from leasehold.node.agent.published import Published
 from leasehold.node.disk.segment_files import LocalFiles
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.listing import Lister
-from leasehold.storage.segment import verify_segment
+from leasehold.storage.segment import verified_pieces, verify_segment
 from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket, within, writer_to
 from leasehold.wire.steps import run
+
+log = logging.getLogger(__name__)
 
 
 class LocalDisk:
@@ -54,6 +57,21 @@ class LocalDisk:
     async def verify(self, record: SegmentRecord) -> bool:
         """Whether the segment is here, as the manifest says; a file that differs goes to the trash."""
         return await asyncio.to_thread(self._verify, record)
+
+    async def is_damaged(self, record: SegmentRecord, rest: Callable[[int], Awaitable[None]]) -> bool:
+        """Whether the segment is here and differs from the manifest, or can't be read from the disk."""
+        check_record(record)
+        path = self._files.path(record.table, record.bucket, record.id)
+        pieces = verified_pieces(path, size_bytes=record.size_bytes, sha256=record.sha256)
+        try:
+            while piece_bytes := await asyncio.to_thread(next, pieces, 0):
+                await rest(piece_bytes)
+        except NotFound:
+            return False
+        except Corrupt as error:
+            log.warning("%s", error.text)
+            return True
+        return False
 
     async def fetch(
         self,
@@ -101,7 +119,13 @@ def fetch_segment(
 ) -> bool:
     """As `core.data.fetches.fetch_segment`, on this thread."""
     copying = fetches.fetch_segment(
-        LocalFiles(files), _COPIES, record, places, cluster_id=cluster_id, asking=asking, on_asked=on_asked
+        LocalFiles(files, asking.suspects),
+        _COPIES,
+        record,
+        places,
+        cluster_id=cluster_id,
+        asking=asking,
+        on_asked=on_asked,
     )
     return run(copying)
 

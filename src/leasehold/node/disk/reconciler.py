@@ -1,8 +1,8 @@
 """The reconciler: makes a node's disk hold what the durable catalog says (plans in `core/replicas/reconcile.py`).
 
-Three tasks, so that none waits for another's disk or network: one plans and deletes, one verifies and fetches, one
-reports to the leader. After a failure the table or segment rests, twice as long after each further failure, while all
-else goes on: a node whose disk is full still serves and deletes.
+Four tasks, so that none waits for another's disk or network: one plans and deletes, one verifies and fetches, one
+reports to the leader, one reads files again (`node/disk/scrub.py`). After a failure the table or segment rests, twice
+as long after each further failure, while all else goes on: a node whose disk is full still serves and deletes.
 
 | what fails                                          | what rests                                               |
 | deleting, verifying                                 | that table or segment                                    |
@@ -54,6 +54,7 @@ from leasehold.node.disk.comparison import Comparing
 from leasehold.node.disk.findings import Findings
 from leasehold.node.disk.pace import Pace
 from leasehold.node.disk.rests import Rests
+from leasehold.node.disk.scrub import SegmentScrub
 from leasehold.wire.ports import Clock, Disk, Threads, Vault
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,16 @@ class Reconciler:
         self._findings = Findings(
             agent, clock, report_segments_max=limits.report_segments_max, repeat_ns=limits.report_repeat_ns
         )
+        self._scrub = SegmentScrub(
+            agent=agent,
+            published=published,
+            disk=disk,
+            manifest=vault.manifest,
+            clock=clock,
+            threads=threads,
+            kept=lambda: self._comparing.kept,
+            on_whole=self._findings.held,
+        )
         self._turns = Slices()
         self._pace = Pace(clock.now_ns())
         self._compared = False
@@ -130,6 +141,7 @@ class Reconciler:
             group.create_task(self._tidy_again_and_again())
             group.create_task(self._replicate_as_planned())
             group.create_task(self._findings.run())
+            group.create_task(self._scrub.run())
 
     async def _tidy_again_and_again(self) -> None:
         await self._agent.comparable()
@@ -156,6 +168,7 @@ class Reconciler:
         if not self._compared and (due is None or self._agent.durable.revision < due.revision):
             return
         on_disk = await self._disk.listing()
+        self._published.suspects.forget_gone(on_disk)
         if self._agent.caught_up:
             self._comparing.since_start = self._since_start
         durable = self._agent.durable
@@ -171,7 +184,7 @@ class Reconciler:
         """Reports segments that the manifest counts on here and that are missing: all of them if a recovery waits."""
         most = None if due is not None else self._limits.missing_max
         for key, plan in list(self._comparing.open.items()):
-            told = await self._findings.missing((*plan.lost, *plan.doubted), most)
+            told = await self._findings.missing((*plan.lost, *plan.damaged, *plan.doubted), most)
             if most is not None and told:
                 most -= told
                 self._comparing.put_last(key)

@@ -21,6 +21,7 @@ from leasehold.errors import Corrupt, NotFound
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.node.agent.published import Published
+from leasehold.node.agent.suspects import Suspects
 from leasehold.node.disk.masks import shown
 from leasehold.node.disk.space import noting
 from leasehold.storage.files import SegmentFile, SegmentFiles
@@ -32,8 +33,13 @@ from leasehold.wire.flight import parts
 class LocalFiles:
     """Implements `WritesFiles` and `GivesFiles`; any thread may use it."""
 
-    def __init__(self, files: SegmentFiles) -> None:
+    def __init__(self, files: SegmentFiles, suspects: Suspects) -> None:
         self._files = files
+        self._suspects = suspects
+
+    def suspect(self, one: OnDisk) -> None:
+        """Has a file read whole soon."""
+        self._suspects.suspect(one)
 
     def exists(self, one: OnDisk) -> bool:
         """Whether a segment is there, finished."""
@@ -144,6 +150,6 @@ class LocalSegments:
                 )
             )
 
-    async def trash(self, one: OnDisk) -> bool:
-        """Moves a file to the trash, durably; False if it was not there."""
-        return self._files.trash(one.table, one.bucket, one.segment)
+    def suspect(self, one: OnDisk) -> None:
+        """Has a file read whole soon."""
+        self._published.suspects.suspect(one)

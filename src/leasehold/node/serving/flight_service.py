@@ -71,7 +71,7 @@ class NodeFlight:
         self._now_ns = now_ns
         runtime = ThreadRuntime(now_ns)
         requests = Requests(published, runtime, wait_ns=limits.schema_wait_ns, waits_max=limits.waits_max)
-        local = LocalFiles(files)
+        local = LocalFiles(files, published.suspects)
         self._scans = Scans(
             requests, manifest, LocalSegments(files, published, serve_log, batch_rows=limits.batch_rows)
         )
@@ -83,7 +83,7 @@ class NodeFlight:
             writes_max=limits.writes_max,
             forward_limits=limits.forward,
         )
-        self._fetches = Fetches(requests, local)
+        self._fetches = Fetches(requests, local, manifest)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault)
         self.address: Final = self._server.address
         """The `host:port` it listens on."""

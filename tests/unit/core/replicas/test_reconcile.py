@@ -56,7 +56,7 @@ def stored(durable, key):
     return CatalogManifest(lambda: durable).bucket(key)
 
 
-def planned(durable, *files, known=(), verified=None):
+def planned(durable, *files, known=(), verified=None, damaged=()):
     """Of all buckets at once; `known` are files that lay here when the process started."""
     on_disk, since_start = by_bucket(files), by_bucket(known)
     read = None if verified is None else {HERE: verified}
@@ -71,6 +71,7 @@ def planned(durable, *files, known=(), verified=None):
             None,
             since_start=since_start.get(key, frozenset()),
             verified=read,
+            damaged={HERE: frozenset(damaged)},
         )
         made = one.plan
         assert made.idle == (msgspec.structs.replace(made, kept=()) == NOTHING)
@@ -129,6 +130,16 @@ def test_no_file_is_kept_by_its_name_alone_where_none_is_believed():
     durable = ground(segments=[doubted, read, alone])
     assert planned(durable, *files, verified={read.id}) == only(doubted=(doubted,), kept=(read, alone))
     assert planned(durable, *files) == only(kept=(doubted, read, alone))
+
+
+@pytest.mark.parametrize("replicas", [(1, 3), (2, 3)], ids=["assigned", "not assigned"])
+@pytest.mark.parametrize("verified", [None, {segment(1).id, segment(2).id}])
+def test_a_damaged_file_goes_once_this_node_is_not_named_as_a_holder(replicas, verified):
+    """Until then it may be the last copy, however damaged: only the leader knows."""
+    held, struck = segment(1, 1, 3), segment(2, 3)
+    durable = ground(segments=[held, struck], replicas=replicas)
+    plan = planned(durable, on_disk(1), on_disk(2), verified=verified, damaged={held.id, struck.id})
+    assert plan == only(damaged=(held,), trash=(on_disk(2),))
 
 
 @pytest.mark.parametrize("known", [(), (on_disk(1),)])
@@ -263,6 +274,15 @@ def test_a_bucket_is_looked_at_again_once_anything_of_it_has_changed():
     sixth, due = states(more.changed([dropped]), without, fourth)
     assert len(due) == 5
     assert all(one.plan == NOTHING for one in sixth.values())
+
+
+def test_a_bucket_is_looked_at_again_once_a_file_of_it_is_found_damaged():
+    durable, here = many(3)
+    found, _ = states(durable, here)
+    damaged = {(TABLE, 2): frozenset({segment(2).id})}
+    due = outdated(durable, ME, here, assigned(durable, ME), found, verified=None, damaged=damaged)
+    assert due == [(TABLE, 2)]
+    assert waits(durable, ME, (TABLE, 2), here[TABLE, 2], found[TABLE, 2], damaged=damaged) is False
 
 
 def test_every_bucket_has_its_turn_though_nothing_seems_to_change():

@@ -33,7 +33,7 @@ from leasehold.testing.vault import VaultDisk
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
 from leasehold.wire.threads import OneThread
-from tests.unit.node.cluster import Cluster, Node, cluster, columns, rows
+from tests.unit.node.cluster import CLUSTER, Cluster, Node, cluster, columns, rows
 
 WITHIN_S = 20
 OTHER = TableName("db", "other")
@@ -150,6 +150,12 @@ async def reconciling(
         pass
 
 
+def copy_back(made: Cluster, record: SegmentRecord, content: bytes) -> None:
+    with made.node(1).files.create(record.table, record.bucket, record.id) as file:
+        file.write(content)
+        file.finish()
+
+
 def create_other(made: Cluster) -> ObjectId:
     made.run(CreateTable(name=OTHER, columns=columns(("k", "BIGINT")), buckets=1, replication=2))
     return made.catalog.table(OTHER).id
@@ -172,7 +178,8 @@ def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, 
 # ---------------------------------------------------------------- replicas
 
 
-async def test_a_damaged_file_that_a_scan_put_aside_is_fetched_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["scan", "copy"])
+async def test_a_damaged_file_that_a_reader_met_is_missing_and_fetched_again(tmp_path: Path, by: str) -> None:
     with cluster(tmp_path, nodes=2) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         transaction = made.open()
@@ -188,11 +195,30 @@ async def test_a_damaged_file_that_a_scan_put_aside_is_fetched_again(tmp_path: P
             with calling(address):
                 return reader_to(address).do_get(ticket(made.read_ticket(record))).read_all().num_rows
 
+        def copy() -> None:
+            made.node(1).files.trash(record.table, record.bucket, record.id)
+            asked: list[LeaseholdError | None] = []
+            fetch_segment(
+                made.node(1).files,
+                record,
+                [(node.id, address)],
+                CLUSTER,
+                made.node(1).published,
+                lambda _node, error: asked.append(error),
+            )
+            (error,) = asked
+            assert error is not None
+            raise error
+
         with pytest.raises(LeaseholdError) as caught:
-            await asyncio.to_thread(scan)
+            await asyncio.to_thread(scan if by == "scan" else copy)
         assert caught.value.code == "CORRUPT"
-        assert not path.exists(), "the scan put it aside"
-        async with reconciling(made) as agent:
+        if by == "copy":
+            copy_back(made, record, sound)
+        async with reconciling(made) as agent, asyncio.timeout(WITHIN_S):
+            assert await agent.missing.get() == (record.table, record.bucket, (record.id,))
+            assert path.exists(), "it may be the last copy, until the leader has struck it"
+            change_record(made, msgspec.structs.replace(record, holders=(NodeId(1),)))
             assert await agent.held_segments(1) == [(record.id,)]
         assert path.read_bytes() == sound
         assert await asyncio.to_thread(scan) == 100

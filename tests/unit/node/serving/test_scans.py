@@ -1,5 +1,6 @@
 """What a scan decides, and on which view: the manifest and its hash, damage, expiry."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyarrow import flight
 
 from leasehold.client.append import stage
 from leasehold.core.catalog.plan import put
+from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words import keys
 from leasehold.core.words.messages import BatchMark, ReadTicket, StagedSegment
 from leasehold.core.words.operations import Change
@@ -73,7 +75,7 @@ def damage(made: Cluster, number: int, segment: SegmentRecord) -> None:
 
 
 def test_a_ticket_with_another_hash_is_refused_and_the_file_stays(pair: Cluster) -> None:
-    """A file that differs from its hash is put aside as damaged: the manifest says which hash, not the ticket."""
+    """A file that differs from its hash is damaged: the manifest says which hash, not the ticket."""
     segment = segment_of(pair)
     assert refused(pair.node(1), pair.read_ticket(segment, sha256=b"\x00" * 32)) == "SEGMENT_UNKNOWN"
     assert is_there(pair, 1, segment)
@@ -108,29 +110,25 @@ def test_what_the_view_does_not_know_is_no_empty_answer(pair: Cluster, other: di
 # ---------------------------------------------------------------- damage
 
 
-def test_a_damaged_file_goes_if_another_node_has_the_segment(pair: Cluster) -> None:
-    segment = segment_of(pair)
-    damage(pair, 1, segment)
-    assert refused(pair.node(1), pair.read_ticket(segment)) == "CORRUPT"
-    assert not is_there(pair, 1, segment)
-
-
-def test_the_last_copy_stays_however_damaged(pair: Cluster) -> None:
-    segment = segment_of(pair)
-    alone = msgspec.structs.replace(segment, holders=segment.holders[:1])
-    pair.change([put(keys.segment(segment.table, segment.bucket, segment.id), alone)])
-    damage(pair, 1, segment)
-    assert refused(pair.node(1), pair.read_ticket(segment)) == "CORRUPT"
-    assert is_there(pair, 1, segment)
-
-
-def test_a_node_that_is_fenced_when_it_finds_damage_leaves_the_file(pair: Cluster) -> None:
-    """Who else holds the segment is read from the catalog like anything else."""
+def test_a_damaged_file_serves_nothing_and_is_suspected(pair: Cluster) -> None:
+    """What becomes of it is for the reconciler: the leader knows who else holds it."""
     segment, node = segment_of(pair), pair.node(1)
     damage(pair, 1, segment)
-    node.fence_at_reading(2)
     assert refused(node, pair.read_ticket(segment)) == "CORRUPT"
     assert is_there(pair, 1, segment)
+    assert node.published.suspects.take() == OnDisk(segment.table, segment.bucket, segment.id)
+    assert node.published.suspects.take() is None
+
+
+def test_a_file_that_the_disk_can_t_read_is_suspected(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment, node = segment_of(pair), pair.node(1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(storage.hashlib, "file_digest", fail)
+    assert refused(node, pair.read_ticket(segment)) == "CORRUPT"
+    assert node.published.suspects.take() is not None
 
 
 @pytest.mark.parametrize("error", [pa.ArrowMemoryError("malloc failed"), pa.ArrowInvalid("nobody knows why")])

@@ -6,6 +6,7 @@ from leasehold.core.words.records.base import Record
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, ObjectId, Revision, Term
 from leasehold.limits.log import LEADERSHIP_DURATION_NS
 from leasehold.limits.metastorage import RETENTION_BYTES, RETENTION_NS, RETENTION_REVISIONS
+from leasehold.limits.scrub import SCRUB_EVERY_NS
 from leasehold.limits.upkeep import CLOCK_STEP_NS
 
 
@@ -51,6 +52,8 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """The most bytes of keys and values that are kept, apart from those that a recovering node holds."""
     leadership_duration_ns: int = LEADERSHIP_DURATION_NS
     """How long a leader of several coordinators leads after it sent its last beat, from its election on."""
+    scrub_every_ns: int = SCRUB_EVERY_NS
+    """In which time a node reads each of its segment files once (`node/disk/scrub.py`); 0 for never."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
