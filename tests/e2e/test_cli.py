@@ -56,7 +56,7 @@ def test_status_says_what_it_promises(directory: Path) -> None:
     assert [node["state"] for node in status["nodes"]] == ["ACTIVE", "ACTIVE"]
     keys = {"id", "name", "address", "incarnation", "state", "applied_revision", "lease_remaining_ms"}
     keys |= {"stage", "recovery", "seen", "segments_short", "segments_alone", "segments_lacked", "silent_ms"}
-    keys |= {"disk_full", "session_end", "session_ended_ms"}
+    keys |= {"disk_full", "disk_failing", "session_end", "session_ended_ms"}
     assert all(set(node) == keys for node in status["nodes"])
     assert all(0 < node["lease_remaining_ms"] <= 3000 for node in status["nodes"])
     assert "node-1" in leasehold("status", directory=directory).out

@@ -85,6 +85,28 @@ def test_the_last_copy_stays_however_damaged() -> None:
     simulate(scenario)
 
 
+def test_a_disk_that_fails_holds_nothing_and_takes_nothing_until_it_works_again() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create()
+        await ground.cluster.sql("ALTER CLUSTER SET scrub_every = '1m'")
+        before = await ground.write(10)
+        (record,) = ground.manifest()
+        failing = ground.node(record.holders[0])
+        other = record.holders[1]
+        failing.data.disk.failing = True
+        after = await ground.write(10)
+        assert await ground.read() == Counter(before.rows) + Counter(after.rows), "readers turn to the other replica"
+        await ground.cluster.wait_for(
+            lambda: [one.holders for one in ground.manifest()] == [(other,), (other,)], at_most_ns=PASSES_NS
+        )
+        assert ground.in_sync() == [(other,)]
+        failing.data.disk.failing = False
+        await ground.wait_for(lambda: [len(one.holders) for one in ground.manifest()] == [2, 2])
+        await ground.wait_for(lambda: [len(one) for one in ground.in_sync()] == [2])
+
+    simulate(scenario)
+
+
 def test_a_full_disk_takes_no_writes_and_goes_on_serving() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=3)

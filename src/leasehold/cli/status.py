@@ -111,6 +111,8 @@ def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[Sh
             say(f"{node.name}: connected, silent for {silent / SECOND_NS:.1f} s: it is paused, or its machine hangs")
         if node.id in status.disks_full:
             say(f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk")
+        if node.id in status.disks_failing:
+            say(f"{node.name}: DISK_ERROR: its disk fails, so other nodes take the rows; its log says how")
         if (end := ends.get(node.id)) is not None and end.how in _ENDS:
             say(f"{node.name}: {_ENDS[end.how].format(ago=f'{end.ago_ns / SECOND_NS:.1f}')}")
         if line := recovery_line(node):
@@ -150,6 +152,7 @@ def _as_json(status: ClusterStatus) -> dict[str, Any]:
                 "segments_lacked": lacked.get(node.id, 0),
                 "silent_ms": silent_ms.get(node.id),
                 "disk_full": node.id in status.disks_full,
+                "disk_failing": node.id in status.disks_failing,
                 "session_end": None if (end := ends.get(node.id)) is None else end.how,
                 "session_ended_ms": None if end is None else end.ago_ns // MILLISECOND_NS,
             }

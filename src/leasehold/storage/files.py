@@ -89,10 +89,16 @@ class SegmentFiles:
             return path.exists()
 
     def sync(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> None:
-        """Waits until a finished segment survives a loss of power; harmless if it is not there any more."""
+        """Waits until a finished segment survives a loss of power; harmless if it is not there any more. If that fails,
+        the segment goes to the trash: a later sync could succeed without having written anything."""
         path = self.path(table, bucket, segment)
-        with _naming(path), suppress(FileNotFoundError):
-            sync_folder(path.parent)
+        try:
+            with _naming(path), suppress(FileNotFoundError):
+                sync_folder(path.parent)
+        except Definite:
+            with suppress(Definite):
+                self.trash(table, bucket, segment)
+            raise
 
     def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
         """The finished segments in order of their names."""

@@ -23,7 +23,7 @@ from leasehold.core.data.segment_files import Stamp
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import AlreadyExists, OutcomeUnknown, Refused
+from leasehold.errors import AlreadyExists, Definite, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
 from leasehold.node.agent.published import Published
 from leasehold.testing.duplexes import SimulatedCopies
@@ -40,13 +40,14 @@ _Files = dict[OnDisk, Content]
 class SegmentDisk:
     """The disk, which outlives the process. Each move of a name takes `latency_ns`, half before and half after it.
 
-    If it is `full`, nothing more can be written. `on_removed` gets each whole finished file that a process moves to the
-    trash, but no damaged file and no file that a crash removes.
+    If it is `full`, nothing more can be written; if it is `failing`, no bytes can be written or read. `on_removed` gets
+    each whole finished file that a process moves to the trash, but no damaged file and no file that a crash removes.
     """
 
     def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
         self.latency_ns = latency_ns
         self.full = False
+        self.failing = False
         self.on_removed: OnRemoved = lambda _table, _bucket, _segment: None
         self._files: _Files = {}
         self._durable: _Files = {}
@@ -342,7 +343,9 @@ class MemoryDisk:
 
     def _is_whole(self, record: SegmentRecord) -> bool:
         content = self.disk.content(file_of_record(record))
-        return content is not None and (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256)
+        if content is None or self.disk.failing:
+            return False
+        return (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256)
 
 
 class MemoryFile:
@@ -366,9 +369,13 @@ class MemoryFile:
         return len(self._bytes)
 
     def write(self, chunk: Chunk) -> None:
-        """Appends bytes. Raises `Refused` with code DISK_FULL, and then nothing of the file is left."""
+        """Appends bytes. Raises `Refused` with code DISK_FULL or `Definite` with code DISK_ERROR, and then nothing of
+        the file is left."""
         assert self._is_open, "a finished or discarded file takes no bytes"
         self._disk.check()
+        if self._disk.disk.failing:
+            self.discard()
+            raise Definite("Input/output error", code=ErrorCode.DISK_ERROR, hint="check the disk")
         if self._disk.disk.full:
             self.discard()
             raise Refused("no space is left", code=ErrorCode.DISK_FULL, hint="free space on this disk, then try again")

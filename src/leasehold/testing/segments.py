@@ -54,7 +54,7 @@ class MemorySegments:
         content = self._content(one)
         while row < len(content.rows):
             await self._pass()
-            if self._disk.disk.is_damaged(one):
+            if self._disk.disk.is_damaged(one) or self._disk.disk.failing:
                 raise Corrupt(f"the file of {one} is damaged")
             part = Part(content.rows[row : row + self._pace.batch_rows])
             row += part.num_rows
@@ -88,6 +88,8 @@ class MemorySegments:
         content = self._disk.disk.content(one)
         if content is None:
             raise NotFound(f"the file of {one} is gone", code=ErrorCode.SEGMENT_MISSING)
+        if self._disk.disk.failing:
+            raise Corrupt(f"the file of {one} can't be read: Input/output error")
         return content
 
     async def _pass(self) -> None:

@@ -219,6 +219,14 @@ def test_a_node_whose_disk_is_full_is_named(capsys: pytest.CaptureFixture[str]) 
     assert [node["disk_full"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True]
 
 
+def test_a_node_whose_disk_fails_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    silence = Silence(node=NODE.id, silent_ns=0, disk_failing=True)
+    show_status(msgspec.structs.replace(STATUS, silences=(silence,)), Output.TABLE)
+    assert "node-1: DISK_ERROR: its disk fails" in capsys.readouterr().out
+    show_status(msgspec.structs.replace(STATUS, silences=(silence,)), Output.JSON)
+    assert [node["disk_failing"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [True]
+
+
 def test_a_clock_that_is_not_believed_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     status = msgspec.structs.replace(STATUS, clock_ahead_ns=(40 * 86_400 + 7) * 1_000_000_000 + 5)
     show_status(status, Output.TABLE)

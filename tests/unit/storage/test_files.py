@@ -184,6 +184,44 @@ def test_errors_of_the_disk_name_the_path(root: Path, files: SegmentFiles) -> No
     assert failed.value.code == "DISK_ERROR"
 
 
+@pytest.mark.parametrize("fails", ["file", "folder"])
+def test_nothing_is_left_of_a_file_whose_sync_failed(
+    root: Path, files: SegmentFiles, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """A second sync could succeed without having written anything."""
+    file = files.create(TABLE, BUCKET, A)
+    file.write(b"rows")
+    sync = os.fsync
+
+    def failing(fd: int) -> None:
+        if (fails == "file") == Path(f"/proc/self/fd/{fd}").readlink().is_file():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(fd)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", failing)
+        with pytest.raises(Definite) as failed:
+            file.finish()
+    assert failed.value.code == "DISK_ERROR"
+    assert left_in(root, "staging") == left_in(root, "segments") == []
+
+
+def test_a_file_whose_folder_can_t_be_synced_is_not_believed(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(files, A)
+
+    def failing(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", failing)
+        with pytest.raises(Definite) as failed:
+            files.sync(TABLE, BUCKET, A)
+    assert failed.value.code == "DISK_ERROR"
+    assert not files.exists(TABLE, BUCKET, A)
+
+
 LIMITED = """
 import resource, sys
 from pathlib import Path

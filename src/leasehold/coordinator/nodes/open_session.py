@@ -30,16 +30,22 @@ class OpenedSession(msgspec.Struct):
     error: LeaseholdError | None = None
     """Sent to the node at the end, unless that is in order."""
     disk_full: bool = False
+    disk_failing: bool = False
     how: str = "CLOSED"
     """As in `SessionEnd`."""
 
-    def heard_full(self, renewal: Renewal) -> None:
-        """Notes whether the node's disk is full, and logs a change of that."""
+    def heard_disk(self, renewal: Renewal) -> None:
+        """Notes whether the node's disk is full or fails, and logs a change of that."""
         if renewal.disk_full and not self.disk_full:
             log.warning("the disk of node %d is full: it takes no rows until there is space", renewal.node)
         elif self.disk_full and not renewal.disk_full:
             log.info("the disk of node %d takes writes again", renewal.node)
         self.disk_full = renewal.disk_full
+        if renewal.disk_failing and not self.disk_failing:
+            log.warning("the disk of node %d fails: it takes no rows until a write succeeds", renewal.node)
+        elif self.disk_failing and not renewal.disk_failing:
+            log.info("the disk of node %d takes writes again", renewal.node)
+        self.disk_failing = renewal.disk_failing
 
     def reply(self, message: Message) -> None:
         """Sends a message; a stream whose node does not read is ended."""

@@ -76,10 +76,10 @@ class Sessions:
         return one is not None and record is not None and one.incarnation == record.incarnation
 
     def silences(self) -> tuple[messages.Silence, ...]:
-        """How long ago the last message came on each open session."""
+        """How long ago the last message came on each open session, and what it said of the node's disk."""
         now_ns = self._clock.now_ns()
         return tuple(
-            messages.Silence(node=node, silent_ns=now_ns - one.heard_ns)
+            messages.Silence(node=node, silent_ns=now_ns - one.heard_ns, disk_failing=one.disk_failing)
             for node, one in sorted(self._open.items())
             if self.connected(node)
         )
@@ -223,7 +223,7 @@ class Sessions:
     async def _take(self, message: Spoken, one: OpenedSession) -> None:
         match message:
             case messages.Renewal():
-                one.heard_full(message)
+                one.heard_disk(message)
                 self._leasing.renew(message, one.reply)
             case messages.Surrender():
                 one.how = "SURRENDERED"

@@ -9,7 +9,7 @@ from leasehold.core.recovery.progress import in_words, left_in_words, segments_i
 from leasehold.core.replicas.copies import Shortfall
 from leasehold.core.words.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, RecoveryProgress, Rows
 from leasehold.core.words.records import NodeRecord, SettledHow
-from leasehold.ids import Revision
+from leasehold.ids import NodeId, Revision
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
 from leasehold.limits.units import MILLISECOND_NS
@@ -115,12 +115,18 @@ def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
             None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage == "MEMBER"),
             one.segments_short,
             sessions.get(one.id),
-            "FULL" if one.id in status.disks_full else None,
+            _disk(one.id, status),
             one.seen,
         )
         for one in status.nodes
     ]
     return rows_of(COLUMNS, rows, catalog)
+
+
+def _disk(node: NodeId, status: ClusterStatus) -> str | None:
+    if node in status.disks_failing:
+        return "FAILING"
+    return "FULL" if node in status.disks_full else None
 
 
 def reported_recovery(message: RecoveryProgress) -> NodeRecovery:

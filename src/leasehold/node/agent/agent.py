@@ -355,7 +355,8 @@ class Agent(Reporter):
         for effect in self._holder.step(event, self._clock.now_ns()):
             match effect:
                 case holder.SendRenewal(renewal=renewal):
-                    self._post(msgspec.structs.replace(renewal, disk_full=self._published.disk_full))
+                    full, failing = self._published.disk_full, self._published.disk_failing
+                    self._post(msgspec.structs.replace(renewal, disk_full=full, disk_failing=failing))
                     self._recovering.step(events.RenewalSent(request=renewal.request))
                 case holder.SendSurrender(surrender=surrender):
                     self._post(surrender)

@@ -34,6 +34,8 @@ class Published:
         """Seals what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
         self.disk_full = False
         """Whether a write has found no space (`node/disk/space.py`)."""
+        self.disk_failing = False
+        """Whether a write has met another error of the disk."""
         self.suspects = Suspects()
         self._newer = newer or ThreadRuntime(BoottimeClock().now_ns).condition()
 

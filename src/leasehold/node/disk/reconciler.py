@@ -8,7 +8,7 @@ as long after each further failure, while all else goes on: a node whose disk is
 | deleting, verifying                                 | that table or segment                                    |
 | every place that was asked                          | that segment                                             |
 | a place that is silent, slow, busy or just starting | that place, for all segments                             |
-| a copy, for want of space                           | fetching as a whole: the next segment would fail as well |
+| a copy, for want of space or by an error of the disk | fetching as a whole: the next segment would fail as well |
 
 The disk is compared on a thread (`node/disk/comparison.py`). The first round of a recovery looks at every bucket, a
 later one at those that have changed. Before a file is deleted, its bucket is checked once more: if it has changed since
@@ -55,6 +55,7 @@ from leasehold.node.disk.findings import Findings
 from leasehold.node.disk.pace import Pace
 from leasehold.node.disk.rests import Rests
 from leasehold.node.disk.scrub import SegmentScrub
+from leasehold.node.disk.space import note
 from leasehold.wire.ports import Clock, Disk, Threads, Vault
 
 log = logging.getLogger(__name__)
@@ -282,8 +283,8 @@ class Reconciler:
                 return
         except LeaseholdError as error:
             self._leave(entry.id, f"segment {entry.id} of table {entry.table}", error)
-            if error.code == ErrorCode.DISK_FULL:
-                self._published.disk_full = True
+            note(error, self._published)
+            if error.code in {ErrorCode.DISK_FULL, ErrorCode.DISK_ERROR}:
                 self._failed.begin(FETCHING)
             return
         if here:

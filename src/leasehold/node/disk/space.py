@@ -1,6 +1,7 @@
-"""Whether the disk of a node is full: shown to people, nothing is decided by it.
+"""Whether the disk of a node is full or fails: shown to people, nothing is decided by it.
 
-It is full from a write of rows, of the serve log or of the vault that finds no space, until a trial write succeeds.
+It is full from a write of rows, of the serve log or of the vault that finds no space, until a trial write succeeds. It
+fails from a write of rows or of the serve log that meets another error, such as a sync that fails, in the same way.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
+from leasehold.errors import Definite, LeaseholdError
 from leasehold.limits.node_disk import DISK_TRIAL_BYTES, DISK_TRIAL_NS
 from leasehold.node.agent.published import Published
 from leasehold.wire.ports import Clock
@@ -24,17 +25,25 @@ TRIAL_FILE: Final = "space-trial"
 
 @contextlib.contextmanager
 def noting(published: Published) -> Generator[None]:
-    """Around a write to the disk, on any thread: notes a DISK_FULL error, and passes it on."""
+    """Around a write to the disk, on any thread: notes an error of the disk, and passes it on."""
     try:
         yield
-    except Refused as error:
-        if error.code == ErrorCode.DISK_FULL:
-            published.disk_full = True
+    except Definite as error:
+        note(error, published)
         raise
 
 
+def note(error: LeaseholdError, published: Published) -> None:
+    """Notes an error of a write to the disk; others change nothing."""
+    if error.code == ErrorCode.DISK_FULL:
+        published.disk_full = True
+    elif error.code == ErrorCode.DISK_ERROR and not published.disk_failing:
+        published.disk_failing = True
+        log.warning("DISK_ERROR: %s", error.text)
+
+
 async def watch_space(directory: Path, published: Published, clock: Clock) -> NoReturn:
-    """Runs beside the agent as long as the process: checks whether a full disk has space again."""
+    """Runs beside the agent as long as the process: checks whether a disk that was full or failed works again."""
     is_told = False
     while True:
         await clock.sleep_until(clock.now_ns() + DISK_TRIAL_NS)
@@ -43,12 +52,13 @@ async def watch_space(directory: Path, published: Published, clock: Clock) -> No
             log.warning(
                 "DISK_FULL: no space is left under %s; free some space, and the node continues by itself", directory
             )
-        if published.disk_full and await asyncio.to_thread(_has_space, directory):
-            published.disk_full = is_told = False
-            log.info("space is available under %s again", directory)
+        is_failing = published.disk_full or published.disk_failing
+        if is_failing and await asyncio.to_thread(_takes_writes, directory):
+            log.info("the disk under %s takes writes again", directory)
+            published.disk_full = published.disk_failing = is_told = False
 
 
-def _has_space(directory: Path) -> bool:
+def _takes_writes(directory: Path) -> bool:
     """Whether DISK_TRIAL_BYTES can be written and synced."""
     path = directory / TRIAL_FILE
     try:

@@ -22,6 +22,7 @@ def test_only_a_write_that_found_no_space_fills_the_disk() -> None:
     with pytest.raises(Refused), noting(published):
         raise Refused("no such table", code="TABLE_DROPPED")
     assert not published.disk_full
+    assert published.disk_failing
     with pytest.raises(Refused) as caught, noting(published):
         raise Refused("no space", code="DISK_FULL")
     assert published.disk_full
@@ -41,14 +42,15 @@ def test_it_is_full_until_a_trial_finds_space(
         assert isinstance(loop, VirtualLoop)
         published, folder = Published(), tmp_path / "node"
         watching = asyncio.ensure_future(watch_space(folder, published, SimulatedClock(loop)))
-        published.disk_full = True
+        published.disk_full = published.disk_failing = True
         await asyncio.sleep(3 * DISK_TRIAL_NS / SECOND_NS)
         assert published.disk_full, "the folder can't be written to"
         assert caplog.text.count("DISK_FULL: no space is left under") == 1
         folder.mkdir()
         await asyncio.sleep(2 * DISK_TRIAL_NS / SECOND_NS)
         assert not published.disk_full
-        assert caplog.text.count("space is available under") == 1
+        assert not published.disk_failing
+        assert caplog.text.count("takes writes again") == 1
         assert not (folder / TRIAL_FILE).exists()
         watching.cancel()
         await asyncio.wait([watching])

@@ -136,10 +136,11 @@ class NodeStatus(BaseMessage, frozen=True, kw_only=True, tag="node-status/1"):
 
 
 class Silence(BaseMessage, frozen=True, kw_only=True, tag="silence/1"):
-    """How long ago the leader has last heard from a node whose session is open."""
+    """How long ago the leader has last heard from a node whose session is open, and whether its disk fails."""
 
     node: NodeId
     silent_ns: int
+    disk_failing: bool = False
 
 
 class Lacked(BaseMessage, frozen=True, kw_only=True, tag="lacked/1"):
@@ -192,6 +193,11 @@ class ClusterStatus(BaseMessage, frozen=True, kw_only=True, tag="cluster-status/
     (`core.data.wallclock`)."""
     store_warnings: tuple[str, ...] = ()
     """What is wrong with members of the store that coordinators share, a sentence each."""
+
+    @property
+    def disks_failing(self) -> tuple[NodeId, ...]:
+        """The nodes that are connected and say that their disk fails at writes; a hint."""
+        return tuple(one.node for one in self.silences if one.disk_failing)
 
 
 class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):
