@@ -185,6 +185,26 @@ def rewrite(
 
 
 @app.command()
+def scrub(
+    table: Annotated[str | None, typer.Argument(help="The table, as database.table; all tables if left out.")] = None,
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    timeout: Asking = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Have all nodes read their segment files whole, and replace damaged ones by another node's copy.
+
+    Exit 1 if a damaged segment could not be replaced or a file is missing, 5 if a node was not scrubbed to the end.
+    Nothing is lost if it is interrupted: run it again.
+    """
+    from leasehold.cli.scrub import scrub as run
+
+    code = run(directory, user, table, output, timeout)
+    if code is not ExitCode.DONE:
+        raise typer.Exit(int(code))
+
+
+@app.command()
 def forget_lost(
     table: Annotated[str, typer.Argument(help="The table, as database.table.")],
     directory: Dir = DEFAULT_DIR,

@@ -14,6 +14,7 @@ from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
+from leasehold.client.scrub import ScrubbedNode, scrub
 from leasehold.client.threads import THREADS
 from leasehold.core.words.messages import (
     Rows,
@@ -113,6 +114,12 @@ class Cluster(Coordinators):
     def rewrite(self, name: str, on_progress: Callable[[Rewritten], None] | None = None) -> Rewritten:
         """Takes the rows that are deleted or expired out of the files of a table; see `client/rewrite.py`."""
         return rewrite(self, name, on_progress)
+
+    def scrub(
+        self, name: str | None = None, on_progress: Callable[[int, int, int], None] = lambda *_: None
+    ) -> tuple[ScrubbedNode, ...]:
+        """Has all nodes read the files of a table, or of all, and replace damaged ones; see `client/scrub.py`."""
+        return scrub(self, name, on_progress)
 
     def forget_lost(self, name: str, confirm: Callable[[Forgotten], None] = lambda _: None) -> Forgotten:
         """Gives up the rows of a table that no node holds any more, for ever; see `client/lost.py`."""

@@ -19,3 +19,11 @@ SCRUB_BYTES_PER_SECOND: Final = 64 * 1024 * 1024
 """How fast a file is read, at most."""
 SUSPECTS_MAX: Final = 65_536
 """Files that wait to be read since a reader failed over them."""
+SCRUBS_MAX: Final = 1
+"""Scrubs that administrators have asked one node for, at the same time."""
+SCRUB_HEAL_NS: Final = 120 * SECOND_NS
+"""How long such a scrub waits until damaged files are replaced."""
+SCRUB_CALL_NS: Final = 7 * 24 * 3_600 * SECOND_NS
+SCRUB_TOLD_MAX: Final = 100
+"""Segments of one table that it names."""
+SCRUB_NODES_AT_ONCE: Final = 16

@@ -24,6 +24,7 @@ from leasehold.core.words.messages import (
     ForwardTicket,
     Message,
     ReadTicket,
+    ScrubTicket,
     WriteTicket,
 )
 from leasehold.error_codes import ErrorCode
@@ -246,7 +247,7 @@ def within(timeout_ns: int, ticket: Message | None = None) -> flight.FlightCallO
 
 def _caller(ticket: Message) -> FlightCaller:
     match ticket:
-        case ReadTicket() | WriteTicket():
+        case ReadTicket() | WriteTicket() | ScrubTicket():
             return FlightCaller(login=ticket.login)
         case FetchTicket():
             return FlightCaller(node=ticket.node, session=ticket.session)

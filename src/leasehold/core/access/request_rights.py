@@ -63,6 +63,13 @@ def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectI
         _check_through(user, through, catalog)
 
 
+def check_scrub(login: LoginToken | None, catalog: Catalog) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may have a node read all its files."""
+    user = user_of(login, catalog)
+    if user is not None:
+        need(user, Right.ALTER, (CLUSTER,), catalog)
+
+
 def check_append(login: LoginToken | None, table: ObjectId, catalog: Catalog) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table."""
     user = user_of(login, catalog)

@@ -29,12 +29,17 @@ class Suspects:
         if len(self._suspected) < SUSPECTS_MAX and not self.is_damaged(one):
             self._suspected[one] = None
 
-    def take(self) -> OnDisk | None:
+    @property
+    def first(self) -> OnDisk | None:
         """The file that has been suspected for the longest time."""
-        one = next(iter(list(self._suspected)), None)
-        if one is not None:
-            del self._suspected[one]
-        return one
+        return next(iter(list(self._suspected)), None)
+
+    def is_suspected(self, one: OnDisk) -> bool:
+        return one in self._suspected
+
+    def checked(self, one: OnDisk) -> None:
+        """The file is not suspected any more, whatever came of it."""
+        self._suspected.pop(one, None)
 
     def is_damaged(self, one: OnDisk) -> bool:
         return one.segment in self.damaged.get((one.table, one.bucket), _NONE)

@@ -76,10 +76,11 @@ class SegmentScrub:
             await self._pause()
         while True:
             keys = sorted(assigned(self._agent.durable, self._published.node))
-            if keys:
-                await self._pass(keys)
-            else:
-                await self._clock.sleep_until(self._clock.now_ns() + SCRUB_COUNT_NS)
+            await self._pass(keys)
+            until_ns = self._clock.now_ns() + (0 if keys else SCRUB_COUNT_NS)
+            while self._clock.now_ns() < until_ns:
+                await self._read_suspects()
+                await self._pause()
 
     async def _pass(self, keys: list[BucketKey]) -> None:
         """Reads the segments that this node holds, each when it is due; a bucket takes the time of one more."""
@@ -95,8 +96,7 @@ class SegmentScrub:
     async def _until_due(self, buckets: int) -> None:
         """Waits until the next file or bucket is due, and reads suspected files meanwhile."""
         while True:
-            while (one := self._suspects.take()) is not None:
-                await self._check(one)
+            await self._read_suspects()
             now_ns = self._clock.now_ns()
             if now_ns >= self._counted_ns + SCRUB_COUNT_NS:
                 self._files, self._counted_ns = self._kept(), now_ns
@@ -109,6 +109,11 @@ class SegmentScrub:
                 self._due_ns = max(self._due_ns, now_ns - SCRUB_LATE_MAX_NS) + every_ns
                 return
             await self._pause()
+
+    async def _read_suspects(self) -> None:
+        while (one := self._suspects.first) is not None:
+            await self._check(one)
+            self._suspects.checked(one)
 
     @property
     def _begin(self) -> int:

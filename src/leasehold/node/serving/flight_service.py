@@ -24,6 +24,7 @@ from leasehold.node.agent.published import Published
 from leasehold.node.disk.segment_files import LocalFiles, LocalSegments
 from leasehold.node.disk.space import noting
 from leasehold.node.serving.peers import FlightPeers
+from leasehold.node.serving.scrubs import Scrubs
 from leasehold.node.serving.streams import IncomingRows, ParquetEncoder, incoming_bytes
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import arrow_schema
@@ -84,6 +85,7 @@ class NodeFlight:
             forward_limits=limits.forward,
         )
         self._fetches = Fetches(requests, local, manifest)
+        self._scrubs = Scrubs(requests, manifest, files, published)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault)
         self.address: Final = self._server.address
         """The `host:port` it listens on."""
@@ -108,7 +110,7 @@ class NodeFlight:
         return True
 
     def get(self, ticket: bytes) -> Outgoing:
-        """A scan of one segment, or a copy of it for another node."""
+        """A scan of one segment, a copy of it for another node, or a scrub."""
         request = read_ticket(ticket)
         match request:
             case messages.ReadTicket():
@@ -117,6 +119,10 @@ class NodeFlight:
             case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
+            case messages.ScrubTicket():
+                view = run(self._scrubs.open(request))
+                found = self._scrubs.stream(request, view)
+                return Outgoing(BYTES_SCHEMA, ((bytes_batch(encode(one)), None) for one in found))
             case _:
                 raise _no_ticket("read")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.access.request_rights import check_append, check_read, check_request
+from leasehold.core.access.request_rights import check_append, check_read, check_request, check_scrub
 from leasehold.core.access.rights import CLUSTER, check_administrator, check_question
 from leasehold.core.words.messages import (
     AbortTransaction,
@@ -120,6 +120,14 @@ def test_some_requests_need_a_login_alone(before, kind):
 
 def test_the_state_of_the_cluster_is_told_to_anybody(before):
     assert check_request(AskStatus(), before) is None
+
+
+def test_a_scrub_is_for_administrators(before):
+    check_scrub(TOKEN, given(before, (ALTER, CLUSTER)))
+    with pytest.raises(Forbidden):
+        check_scrub(TOKEN, given(before, (ALTER, TABLE), (SELECT, TABLE), (DROP, TABLE)))
+    with pytest.raises(Unauthenticated):
+        check_scrub(None, given(before, (ALTER, CLUSTER)))
 
 
 def test_a_scan_through_a_view_needs_the_view_and_what_it_reads(before):

@@ -116,8 +116,7 @@ def test_a_damaged_file_serves_nothing_and_is_suspected(pair: Cluster) -> None:
     damage(pair, 1, segment)
     assert refused(node, pair.read_ticket(segment)) == "CORRUPT"
     assert is_there(pair, 1, segment)
-    assert node.published.suspects.take() == OnDisk(segment.table, segment.bucket, segment.id)
-    assert node.published.suspects.take() is None
+    assert node.published.suspects.first == OnDisk(segment.table, segment.bucket, segment.id)
 
 
 def test_a_file_that_the_disk_can_t_read_is_suspected(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +127,7 @@ def test_a_file_that_the_disk_can_t_read_is_suspected(pair: Cluster, monkeypatch
 
     monkeypatch.setattr(storage.hashlib, "file_digest", fail)
     assert refused(node, pair.read_ticket(segment)) == "CORRUPT"
-    assert node.published.suspects.take() is not None
+    assert node.published.suspects.first is not None
 
 
 @pytest.mark.parametrize("error", [pa.ArrowMemoryError("malloc failed"), pa.ArrowInvalid("nobody knows why")])

@@ -66,6 +66,9 @@ from leasehold.core.words.messages.flight import (
     ForwardTicket,
     ReadTicket,
     RowsEnd,
+    ScrubbedTable,
+    ScrubEnd,
+    ScrubTicket,
     SegmentStored,
     WriteTicket,
 )
@@ -125,8 +128,8 @@ _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds
 _Relations: TypeAlias = AskTable | TableFacts | AskView | ViewFacts
 _Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | TransactionFacts | StagedSegment
 _Plans: TypeAlias = PlanScan | ScanPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
-_Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | FlightCaller
-_Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark
+_Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | FlightCaller
+_Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark | ScrubbedTable | ScrubEnd
 _OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Recoveries | _Reports
 _OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Backups | _Relations | _Writes | _Plans
 Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Streams

@@ -72,6 +72,45 @@ class RowsEnd(BaseMessage, frozen=True, kw_only=True, tag="rows-end/1"):
     rows: int
 
 
+class ScrubTicket(BaseMessage, frozen=True, kw_only=True, tag="scrub-ticket/1"):
+    """Presented to a node by an administrator: it reads its segment files whole, of one table or of all."""
+
+    cluster_id: ClusterId
+    revision: Revision
+    table: ObjectId | None = None
+    login: LoginToken | None = None
+
+
+class ScrubbedTable(BaseMessage, frozen=True, kw_only=True, tag="scrubbed-table/1"):
+    """What a node has found of one table so far."""
+
+    table: ObjectId
+    name: str
+    """Empty if the catalog has no such table."""
+    files: int = 0
+    size_bytes: int = 0
+    damaged: int = 0
+    healed: int = 0
+    """Damaged files that another node's copy has replaced."""
+    unhealed: int = 0
+    """Damaged files that were not replaced, with so many rows."""
+    unhealed_rows: int = 0
+    unhealed_segments: tuple[SegmentId, ...] = ()
+    """The first of them."""
+    missing: int = 0
+    """Segments that the manifest counts on at this node, without a file."""
+    unknown: int = 0
+    """Files that the catalog does not know."""
+    unread: int = 0
+    """Files that could not be read for a reason that says nothing against them, such as a lack of file handles."""
+
+
+class ScrubEnd(BaseMessage, frozen=True, kw_only=True, tag="scrub-end/1"):
+    """Ends the answer to a ScrubTicket: a stream that ends without it was cut off."""
+
+    node: NodeId
+
+
 class BytesEnd(BaseMessage, frozen=True, kw_only=True, tag="bytes-end/1"):
     """Ends a node's DoPut in the same way: what the file must be."""
 
