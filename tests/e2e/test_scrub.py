@@ -5,6 +5,7 @@ import pytest
 
 from leasehold.client.cluster import Cluster
 from leasehold.core.words.records import SegmentRecord
+from leasehold.errors import NotWritten
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.waiting import wait_until
@@ -60,3 +61,11 @@ def test_a_scrub_heals_what_it_can_and_names_the_rest(fresh: RunningCluster) -> 
         found = leasehold("scrub", *where)
         assert found.code == 5
         assert f"{last}: not scrubbed to the end: it is " in found.out
+
+        # Appends go on where a replica is left, and the others say which node they wait for.
+        rows = pa.table({"a": pa.array(range(ROWS), pa.int64())})
+        assert cluster.table("d.two").append(rows) == ROWS
+        with pytest.raises(NotWritten, match=f"bucket 0 of d.one.*{last}") as nobody:
+            cluster.table("d.one").append(rows, timeout=1)
+        assert nobody.value.code == "NO_REPLICA"
+        assert f"as soon as one of {last} serves again" in (nobody.value.hint or "")

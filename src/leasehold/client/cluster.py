@@ -26,12 +26,14 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.records import Field, TransactionState, ViewColumn
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, NotFound, NotWritten, Unreachable
+from leasehold.errors import Indefinite, NotFound, NotWritten, Refused, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId
+from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
 from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
 from leasehold.storage.schema import arrow_schema
+from leasehold.wire.clock import sleep_ns
 
 
 class ArrowStream(Protocol):
@@ -208,13 +210,22 @@ class Table:
             opened = cluster.open_transaction(facts, chosen, text_sha256, may_be_taken=may_be_taken)
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
-            with aborted_on_error(cluster, facts, chosen):
+        for pause_ns in (*_pauses_ns(rows), None):
+            unwritten = _writing_nothing() if transaction is None else contextlib.nullcontext()
+            with unwritten, aborted_on_error(cluster, facts, chosen):
                 segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
-        try:
-            committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
-        except Unreachable as error:
-            raise _not_written(error) from error
-        return Appended.by(committed, len(segments))
+            try:
+                committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
+            except Unreachable as error:
+                raise _not_written(error) from error
+            except Refused as error:
+                if error.code != ErrorCode.TOO_FEW_HOLDERS or pause_ns is None:
+                    raise
+                # A replica has died after it took the rows: the others may be enough, or it is back in a moment.
+                sleep_ns(pause_ns)
+            else:
+                return Appended.by(committed, len(segments))
+        raise AssertionError("the last attempt returns or raises")
 
     def _check(self, facts: TableFacts) -> None:
         if facts.table != self._id:
@@ -223,6 +234,11 @@ class Table:
                 code=ErrorCode.TABLE_DROPPED,
                 hint=f'look the new one up: cluster.table("{self.name}")',
             )
+
+
+def _pauses_ns(rows: ArrowStream) -> Iterable[int]:
+    """Before each further attempt; there is none for rows that can be read only once."""
+    return (APPEND_PAUSE_NS << turn for turn in range(APPEND_ATTEMPTS - 1)) if isinstance(rows, pa.Table) else ()
 
 
 def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:

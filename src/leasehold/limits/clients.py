@@ -62,6 +62,10 @@ APPEND_BATCHES_MAX: Final = 1_024
 APPEND_STREAMS: Final = 4
 """Segments that one writer sends at once."""
 STAGE_CALL_NS: Final = 60 * SECOND_NS
+APPEND_ATTEMPTS: Final = 6
+"""How often a client writes the same rows whose commit finds too few holders; the pauses last 8 s together."""
+APPEND_PAUSE_NS: Final = 250 * MILLISECOND_NS
+"""Before the second attempt; twice as long before each further one."""
 STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two rounds over the replicas of a bucket."""
 PLACE_REST_MIN_NS: Final = SECOND_NS

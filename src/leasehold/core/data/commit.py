@@ -13,7 +13,7 @@ part. A repeated request gets the outcome by the transaction's id (INV-WRITE-2).
 | COMMITTED, ABORTED | anything    | the same  |
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -129,12 +129,7 @@ def commit_transaction(
         if len(holders) < needed <= len(named):
             raise _seal_unknown(segment, [node for node in named if node not in holders])
         if len(holders) < needed:
-            raise Refused(
-                f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed",
-                code=ErrorCode.TOO_FEW_HOLDERS,
-                hint="write the rows again; `leasehold status` shows which nodes are away, and SHOW CLUSTER the setting"
-                " min_in_sync",
-            )
+            raise _too_few(segment, bucket, tuple(holders), needed, catalog)
         entry = SegmentRecord(
             id=segment.id,
             table=table.id,
@@ -254,6 +249,19 @@ def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
             code=ErrorCode.TOO_MANY_SEGMENTS,
             hint=f"`leasehold rewrite {name}` joins small segments; then write fewer, larger appends",
         )
+
+
+def _too_few(
+    segment: StagedSegment, bucket: records.BucketRecord, holders: Sequence[NodeId], needed: int, catalog: Catalog
+) -> Refused:
+    others = ", ".join(f"node {one} ({catalog.nodes[one].name})" for one in bucket.replicas if one not in holders)
+    return Refused(
+        f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed: of the replicas of bucket"
+        f" {bucket.bucket} it is not on {others or 'any other, since there is none'}",
+        code=ErrorCode.TOO_FEW_HOLDERS,
+        hint="start those of them that `leasehold status` shows as away, and write the rows again; SHOW CLUSTER shows"
+        " the setting min_in_sync",
+    )
 
 
 def _living_holders(

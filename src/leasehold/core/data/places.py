@@ -142,12 +142,22 @@ class Places:
                 " leader: check that a coordinator runs and that the nodes can reach it"
             )
         else:
-            hint = "`leasehold status` shows which nodes serve: start a node that holds it"
+            names = ", ".join(self._name(node) for node in sorted(reasons))
+            hint = (
+                f"it goes on as soon as one of {names} serves again: start a node that does not run; `leasehold"
+                " status` shows their states"
+                if reasons
+                else "`leasehold status` shows which nodes serve: start a node that holds it"
+            )
         return Unreachable(f"{what}: {said or 'no node is known to hold it'}", code=ErrorCode.NO_REPLICA, hint=hint)
 
     def _said(self, node: NodeId, error: LeaseholdError) -> str:
         text = error.text[:REASON_CHARACTERS_MAX]
         if text.startswith(f"node {node} "):
             return text
-        name = next((one.name for one in self._facts.places if one.node == node), None)
-        return f"node {node}: {text}" if name is None else f"node {node} ({name}): {text}"
+        name = self._name(node)
+        return f"node {node}: {text}" if name == str(node) else f"node {node} ({name}): {text}"
+
+    def _name(self, node: NodeId) -> str:
+        """What people call it: its number if nobody has said its name."""
+        return next((one.name for one in self._facts.places if one.node == node), None) or str(node)

@@ -10,7 +10,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.messages import SegmentHolder, StagedSegment
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import ColumnStatistics
-from leasehold.errors import SealUnknown
+from leasehold.errors import Refused, SealUnknown
 from tests.unit.core.catalog_words import add, hex_128
 from tests.unit.core.data.write_words import (
     KEYS,
@@ -170,6 +170,12 @@ def test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two(
     assert written(commit(base, segment(1, *range(1, needed + 1))))
     if needed == 2:
         assert refused(commit, base, segment(1, 1)) == "TOO_FEW_HOLDERS"
+
+
+def test_the_refusal_names_the_replicas_that_do_not_hold_the_rows():
+    base = opened(ground(min_in_sync=2))
+    with pytest.raises(Refused, match=r"it is not on node 2 \(.*\), node 3 \(.*\)$"):
+        commit(base, segment(1, 1))
 
 
 def test_one_segment_with_too_few_holders_refuses_the_whole_commit():
