@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,18 @@ def make_table(cluster: NetworkCluster, name: str) -> None:
     rows = {"a": list(range(100)), "b": [f"row {number}" for number in range(100)]}
     cluster.append(name, rows)
     assert cluster.rows(name) == rows
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests of one store behind each other: pytest goes to and fro where tests have other parameters beside,
+    and starts the same cluster again and again."""
+    places = [place for place, item in enumerate(items) if _store_of(item) is not None]
+    by_store = sorted((items[place] for place in places), key=lambda item: str(_store_of(item)))
+    for place, item in zip(places, by_store, strict=True):
+        items[place] = item
+
+
+def _store_of(item: pytest.Item) -> str | None:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return parameters.get("shared") if item.path.parent == Path(__file__).parent else None

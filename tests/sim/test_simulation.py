@@ -99,10 +99,11 @@ def test_the_campaign_notices_nodes_that_check_no_rights(monkeypatch: pytest.Mon
     assert noticed("INV-RIGHT-1", 101)
 
 
+@pytest.mark.long  # few seeds come to it
 def test_the_campaign_notices_nodes_that_check_no_rights_on_views(monkeypatch: pytest.MonkeyPatch) -> None:
     check_read = read_access.check_read
     monkeypatch.setattr(read_access, "check_read", lambda login, table, _, view: check_read(login, table, (), view))
-    assert noticed("INV-RIGHT-1", 149), "few seeds come to it"
+    assert noticed("INV-RIGHT-1", 149)
 
 
 def test_the_campaign_notices_nodes_that_serve_through_dropped_views(monkeypatch: pytest.MonkeyPatch) -> None:
