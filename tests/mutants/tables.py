@@ -136,6 +136,35 @@ MUTANTS = (
         unseen="no invariant of the cluster looks at what is shown",
     ),
     Mutant(
+        name="the last copy in sync given up",
+        invariant="INV-REP-1",
+        rule="a surplus replica goes only while as many others as the table wants hold all of the bucket",
+        edits=(
+            Edit(
+                "_corrected",
+                "sum(one != node and one in in_sync and one in nodes.able for one in replicas) < wanted",
+                "False",
+            ),
+            Edit("_holders_kept", "len(staying) >= table.replication", "True"),
+        ),
+        hunters=("tests/unit/core/replicas/test_placement.py", "tests/unit/core/replicas/test_retired.py"),
+    ),
+    Mutant(
+        name="a retired node forgotten that may still write",
+        invariant="INV-WRITE-2",
+        rule="a bucket remembers a retired node while a write is open that may have staged segments on it",
+        edits=(
+            Edit(
+                "held_by_retired", "still_open.get(bucket.table, bucket.retired_below) < bucket.retired_below", "False"
+            ),
+        ),
+        hunters=(
+            "tests/unit/core/replicas/test_retired.py",
+            "tests/sim/test_copies.py::test_a_write_that_was_staged_on_a_copy_that_goes_is_committed_and_copied_from_there",
+        ),
+        unseen="the commit refuses a segment with too few holders, so no row is lost: the write fails",
+    ),
+    Mutant(
         name="rows forgotten that are held",
         invariant="INV-REP-1",
         rule="who forgets lost segments gives up only what no node holds",

@@ -7,11 +7,15 @@ import pytest
 
 from leasehold.coordinator.replicas import repair
 from leasehold.core.replicas.copies import Copies
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import NodeRemoved, RemoveNode
+from leasehold.core.words.records import BucketRecord
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.simulation import simulate as simulate_random
-from tests.sim.data_words import TABLE, Ground, simulate
+from leasehold.testing.writers import SimulatedWriter, WriteFate
+from tests.sim.data_words import ALWAYS_ONE, TABLE, Ground, simulate
 
 
 class Checked(Copies):
@@ -81,7 +85,7 @@ def test_what_was_written_while_a_node_was_away_counts_until_it_has_fetched_it()
     simulate(scenario)
 
 
-async def raise_replication(ground: Ground, replicas: int) -> None:
+async def set_replication(ground: Ground, replicas: int) -> None:
     await ground.cluster.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('replication' = '{replicas}')")
 
 
@@ -92,7 +96,7 @@ def test_a_table_that_wants_more_copies_gets_them_and_then_outlives_its_first_no
         before, count = await ground.read(), len(ground.manifest())
         first = {one.holders[0] for one in ground.manifest()}
         await asyncio.sleep(2 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS)  # nothing else is due any more
-        await raise_replication(ground, 3)
+        await set_replication(ground, 3)
         assert (await status(ground))[:2] == (count, 0), "counted from the statement on"
         await ground.wait_for(lambda: all(len(one.holders) == 3 for one in ground.manifest()))
         await ground.wait_for(lambda: all(len(one) == 3 for one in ground.in_sync()))
@@ -107,11 +111,97 @@ def test_a_table_that_wants_more_copies_gets_them_and_then_outlives_its_first_no
     simulate(scenario)
 
 
+def buckets(ground: Ground) -> list[BucketRecord]:
+    page = ground.cluster.store.page(keys.BUCKETS, keys.BUCKETS + b"\xff", None, 1_000)
+    return [decode_record(BucketRecord, one.value) for one in page.items]
+
+
+def copies_on_disks(ground: Ground) -> list[int]:
+    """How many disks hold each segment of the manifest."""
+    return [sum(ground.holds(node, one) for node in ground.cluster.nodes) for one in ground.manifest()]
+
+
+def test_a_table_that_wants_fewer_copies_loses_them_one_by_one_and_no_row():
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=3, buckets=2)
+        await ground.write(20)
+        before = await ground.read()
+        await asyncio.sleep(2 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS)  # nothing else is due any more
+        await set_replication(ground, 1)
+        await ground.wait_for(lambda: set(copies_on_disks(ground)) == {1})
+        assert {len(one.holders) for one in ground.manifest()} == {1}
+        assert [(len(one.replicas), one.in_sync == one.replicas, one.retired) for one in buckets(ground)] == [
+            (1, True, ())
+        ] * 2
+        assert await ground.read() == before
+        assert await status(ground) == (0, 0, {1: 0, 2: 0, 3: 0})
+        await ground.write(20)
+        await set_replication(ground, 3)
+        await ground.wait_for(lambda: set(copies_on_disks(ground)) == {3})
+
+    simulate(scenario)
+
+
+def test_a_copy_stays_while_the_only_other_one_is_away():
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=2)
+        await ground.write(20)
+        (pair,) = ground.in_sync()
+        first, away = (ground.node(one) for one in pair)
+        await away.kill()
+        await ground.write(20)  # one copy
+        await set_replication(ground, 1)
+        await ground.wait_for(lambda: [one.retired or len(one.replicas) for one in buckets(ground)] == [1])
+        assert [one.replicas for one in buckets(ground)] == [(first.published.node,)], "what is behind goes"
+        before = await ground.read()
+        away.start(ground.group)
+        await ground.wait_for(lambda: not any(ground.holds(away, one) for one in ground.manifest()))
+        assert await ground.read() == before
+
+    simulate(scenario)
+
+
+class Late(SimulatedWriter):
+    """A writer that commits once it may."""
+
+    may_commit: asyncio.Event
+
+    async def _commit(self, facts, written, segments):
+        await self.may_commit.wait()
+        return await super()._commit(facts, written, segments)
+
+
+def test_a_write_that_was_staged_on_a_copy_that_goes_is_committed_and_copied_from_there():
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=2)
+        (pair,) = ground.in_sync()
+        stays, goes = (ground.node(one) for one in sorted(pair))
+        writer = Late(**ground.common(), rows=ground.numbers, habits=ALWAYS_ONE)
+        writer.may_commit = asyncio.Event()
+        await stays.kill()
+        writing = ground.group.create_task(writer.write(TABLE, 20))
+        await ground.wait_for(goes.data.disk.listing)
+        stays.start(ground.group)
+        await ground.wait_for(lambda: stays.guard() is not None)
+        await set_replication(ground, 1)
+        await ground.wait_for(lambda: [one.retired for one in buckets(ground)] == [(goes.published.node,)])
+        await asyncio.sleep(3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS)
+        writer.may_commit.set()
+        assert (await writing).fate is WriteFate.COMMITTED
+        assert [one.holders for one in ground.manifest()] == [(goes.published.node,)]
+        await ground.wait_for(lambda: [one.holders for one in ground.manifest()] == [(stays.published.node,)])
+        await ground.wait_for(lambda: not goes.data.disk.listing())
+        assert (await ground.read()).total() == 20
+        assert [one.retired for one in buckets(ground)] == [()]
+
+    simulate(scenario)
+
+
 def test_copies_that_a_table_wants_are_made_by_the_next_leader():
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=1)
         await ground.write(20)
-        await raise_replication(ground, 2)
+        await set_replication(ground, 2)
         await ground.cluster.kill_coordinator()
         await ground.cluster.start_coordinator(ground.group)
         await ground.wait_for(lambda: all(len(one.holders) == 2 for one in ground.manifest()))
@@ -124,7 +214,7 @@ def test_what_is_written_while_copies_are_made_has_all_of_them():
         await ground.create(replication=1)
         for _ in range(3):
             await ground.write(20)
-        await raise_replication(ground, 2)
+        await set_replication(ground, 2)
         await ground.write(20)
         await ground.wait_for(lambda: [len(one) for one in ground.in_sync()] == [2])
         assert {len(one.holders) for one in ground.manifest()} == {2}

@@ -34,6 +34,7 @@ from leasehold.testing.coordinator_calls import Account
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.invariants.liveness import healed
 from leasehold.testing.invariants.read2 import JudgedHistories
+from leasehold.testing.invariants.replicas import settled
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.nemesis import Nemesis
 from leasehold.testing.news import ClientHistory
@@ -325,6 +326,7 @@ class Simulation:
         """Checks liveness, and what can be checked only at the end."""
         cluster = self.cluster
         await healed(self._oracle, not_serving=lambda: [node.name for node in cluster.nodes if node.guard() is None])
+        await settled(self._oracle)
         await check_outcomes(cluster, self.asked, self._on_end, self._login)
         first_seen = self._oracle.history.first_seen
         await check_catalog(cluster, self.asked, self._login, wrote=lambda one: keys.statement(one) in first_seen)

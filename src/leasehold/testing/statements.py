@@ -27,7 +27,8 @@ KEPT_VIEW: Final = "d3.v1"
 KEPT_VIEW_MADE: Final = f"CREATE VIEW {KEPT_VIEW} AS SELECT a, b FROM {KEPT}"
 DROPPED_CHANCE: Final = 0.05
 IN_SYNC: Final = (1, 2)
-"""As many as tables have replicas, at most."""
+REPLICATION: Final = (1, 2, 2, 3)
+"""2 is the default: with fewer copies the loss of a machine loses more than it has to."""
 
 Choices = tuple[tuple[float, str], ...]
 
@@ -81,6 +82,7 @@ def _tables(random: Random) -> Choices:
         (1, f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('k')"),
         (2, f"ALTER TABLE {name} SET TBLPROPERTIES ('ttl' = '{random.choice(TTLS)}')"),
         (1, f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('ttl')"),
+        (2, f"ALTER TABLE {name} SET TBLPROPERTIES ('replication' = '{random.choice(REPLICATION)}')"),
         (1, f"COMMENT ON TABLE {name} IS '{random.randrange(3)}'"),
         (6, f"DELETE FROM {name} WHERE a {random.choice(('<', '=', '>='))} {random.randrange(60)}"),
     )

@@ -1,8 +1,9 @@
-"""Repair: assigns replicas to buckets as nodes come and go (decided in `core/replicas/placement.py`), and counts
-segments with too few copies (`core/replicas/copies.py`).
+"""Repair: assigns replicas to buckets and takes them away (decided in `core/replicas/placement.py`), strikes off nodes
+that are no replicas any more (`core/replicas/retired.py`), and counts segments with too few copies
+(`core/replicas/copies.py`).
 
-Only changes of node records, and of the replication of a table, make it due. As in all housekeeping, it is found on a
-thread and written in slices.
+All buckets are looked at after changes of node records and of the replication of a table, and those that have too many
+replicas after each change of theirs. As in all housekeeping, what is due is found on a thread and written in slices.
 """
 
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from functools import partial
 
 from leasehold.coordinator.upkeep.housekeeping import found, slices
 from leasehold.coordinator.writer import Writer, changed_nodes
-from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.replicas import placement
+from leasehold.core.catalog.catalog import BucketKey, Catalog
+from leasehold.core.replicas import placement, retired
 from leasehold.core.replicas.copies import Copies, tallied
-from leasehold.core.replicas.placement import SegmentKey
+from leasehold.core.replicas.placement import Fleet
+from leasehold.core.replicas.retired import SegmentKey
+from leasehold.core.words import keys
 from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.errors import Definite
 from leasehold.ids import NodeId
@@ -31,6 +34,8 @@ class Repair:
         self._leaving = leaving
         self._due = True
         """A member has come, or a node was removed: buckets may need other replicas."""
+        self._surplus: set[BucketKey] = set()
+        """Buckets that have changed and have more replicas than their tables want."""
         self._gone = any(node.removed and node.incarnation > 0 for node in writer.catalog.nodes.values())
         """A node was removed: records may still name it as a holder."""
         self.copies = Copies(writer.catalog)
@@ -45,6 +50,11 @@ class Repair:
         self.copies.committed(batch.changes, catalog)
         if self.copies.is_due and not was_due:
             self._count_if_few(catalog)
+        self._surplus.update(
+            key
+            for key in (keys.bucket_of(one.key) for one in batch.changes if one.key.startswith(keys.BUCKETS))
+            if placement.has_surplus(key, catalog)
+        )
         for node in changed_nodes(batch, catalog):
             is_gone = node.removed and node.incarnation > 0  # otherwise it has never held anything
             self._gone = self._gone or is_gone
@@ -57,12 +67,14 @@ class Repair:
         due, gone = self._due, self._gone
         self._due = self._gone = False  # before any await: changes meanwhile make it due again
         try:
-            if due:
-                await self._place()
+            if due or self._surplus:
+                await self._place(all_of_them=due)
             if gone:
                 await self._forget_removed()
+            if self._writer.catalog.retired:
+                await self._forget_retired()
         except Definite:
-            self._due, self._gone = self._due or due, self._gone or gone
+            self._due, self._gone = True, self._gone or gone
             raise
 
     def _count_if_few(self, catalog: Catalog) -> None:
@@ -71,32 +83,49 @@ class Repair:
         if sum(map(segments.count, segments)) <= FOUND_INLINE_MAX:
             self.copies.counted(tallied(self.copies.begin()))
 
-    async def _place(self) -> None:
-        catalog, leaving = self._writer.catalog, self._leaving()
-        self._due = self._due or bool(leaving)  # the removal of one may be refused
-        find_due = partial(placement.due_buckets, catalog, leaving=leaving)
-        for part in slices(await found(find_due, len(catalog.buckets), self._threads), PLACED_AT_ONCE):
-            await self._writer.submit(
-                lambda catalog, part=part: placement.placed(part, catalog, leaving=self._leaving())
-            )
+    async def _place(self, *, all_of_them: bool) -> None:
+        """Brings the replicas of buckets closer to what they should be: of all, or of those that have too many."""
+        catalog, nodes = self._writer.catalog, self._fleet(self._writer.catalog)
+        self._due = self._due or bool(self._leaving())  # the removal of one may be refused
+        due, self._surplus = sorted(self._surplus), set()
+        if all_of_them:
+            due = await found(partial(placement.due_buckets, catalog, nodes), len(catalog.buckets), self._threads)
+        for part in slices(due, PLACED_AT_ONCE):
+            await self._writer.submit(lambda catalog, part=part: placement.placed(part, catalog, self._fleet(catalog)))
+
+    def _fleet(self, catalog: Catalog) -> Fleet:
+        return placement.fleet(catalog, leaving=self._leaving())
 
     async def _forget_removed(self) -> None:
         catalog = self._writer.catalog
-        find_tables = partial(placement.cleaning_by_removed, catalog)
+        find_tables = partial(retired.cleaning_by_removed, catalog)
         for part in slices(await found(find_tables, len(catalog.dropped), self._threads), STRUCK_AT_ONCE):
-            await self._writer.submit(partial(placement.cleaned_by_removed, part))
+            await self._writer.submit(partial(retired.cleaned_by_removed, part))
         held = sum(map(catalog.segments.count, catalog.segments))
-        segments = await found(partial(placement.held_by_removed, catalog), held, self._threads)
-        while segments:
-            segments = segments[await self._strike(segments[:STRUCK_AT_ONCE]) :]
+        await self._strike(await found(partial(retired.held_by_removed, catalog), held, self._threads))
 
-    async def _strike(self, part: list[SegmentKey]) -> int:
+    async def _forget_retired(self) -> None:
+        for _ in range(2):  # what is struck in the first pass is forgotten in the second
+            catalog = self._writer.catalog
+            held = len(catalog.transactions) + sum(map(catalog.segments.count, catalog.retired))
+            entries, done = await found(partial(retired.held_by_retired, catalog), held, self._threads)
+            for part in slices(done, PLACED_AT_ONCE):
+                await self._writer.submit(partial(retired.forgotten, part, catalog))
+            if not entries:
+                return
+            await self._strike(entries)
+
+    async def _strike(self, entries: list[SegmentKey]) -> None:
+        while entries:
+            entries = entries[await self._strike_some(entries[:STRUCK_AT_ONCE]) :]
+
+    async def _strike_some(self, part: list[SegmentKey]) -> int:
         """Removes holders from the first segments of `part`; returns of how many."""
         taken = 0
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             nonlocal taken
-            changes, taken = placement.struck(part, catalog, STRUCK_BYTES_MAX)
+            changes, taken = retired.struck(part, catalog, STRUCK_BYTES_MAX)
             return changes
 
         await self._writer.submit(decide)

@@ -86,6 +86,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     # (`core.catalog.apply`).
     loads: "HashTrieMap[NodeId, int]" = HashTrieMap()
     """How many buckets each node is assigned."""
+    retired: "HashTrieMap[BucketKey, None]" = HashTrieMap()
+    """The buckets that have retired nodes."""
     expiring: "HashTrieMap[ObjectId, int]" = HashTrieMap()
     """The tables with a TTL, and how long it is in nanoseconds."""
     users: "HashTrieMap[PrincipalId, str]" = HashTrieMap()

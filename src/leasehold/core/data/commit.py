@@ -267,13 +267,17 @@ def _too_few(
 def _living_holders(
     segment: StagedSegment, bucket: records.BucketRecord, incarnations: Mapping[NodeId, Incarnation]
 ) -> dict[NodeId, SegmentHolder]:
-    """Distinct assigned nodes whose incarnation is still the one that wrote (I15, I17), in the order of the bucket."""
+    """Distinct nodes of the bucket whose incarnation is still the one that wrote (I15, I17), in its order.
+
+    A node that was retired since it wrote counts: it keeps the file until enough replicas hold it.
+    """
+    places = (*bucket.replicas, *bucket.retired)
     living = {
         holder.node: holder
         for holder in segment.holders
-        if holder.node in bucket.replicas and incarnations.get(holder.node) == holder.incarnation
+        if holder.node in places and incarnations.get(holder.node) == holder.incarnation
     }
-    return {node: living[node] for node in bucket.replicas if node in living}
+    return {node: living[node] for node in places if node in living}
 
 
 def _proven_holders(

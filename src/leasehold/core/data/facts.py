@@ -44,7 +44,7 @@ def table_facts(table: TableRecord, catalog: Catalog) -> TableFacts:
         ready = [node for node in bucket.replicas if node in bucket.in_sync]
         behind = [node for node in bucket.replicas if node not in bucket.in_sync]
         buckets.append(BucketPlaces(bucket=bucket.bucket, replicas=(*ready, *behind)))
-        members.update(bucket.replicas)
+        members.update(bucket.replicas, bucket.retired)
     places = [
         Place(node=node.id, name=node.name, address=node.address, incarnation=node.incarnation)
         for node in sorted(catalog.nodes.values(), key=lambda one: one.id)

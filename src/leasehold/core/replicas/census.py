@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog, SegmentMap
 from leasehold.core.catalog.shelf import segment_of
-from leasehold.core.replicas.replication import has_other_holder
+from leasehold.core.replicas.replication import has_other_holder, lies_on
 from leasehold.core.words import keys
 from leasehold.core.words.records import SegmentRecord, UseState
 from leasehold.ids import NodeId, ObjectId, SegmentId
@@ -25,7 +25,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     buckets: Mapping[BucketKey, "SegmentMap | None"]
-    """The segments of those that it is a replica of."""
+    """The segments of those that lie on it."""
     alone: Mapping[BucketKey, int]
     """How many of their segments nobody else holds, where there are any."""
     left: int
@@ -72,8 +72,8 @@ class ChangesSince:
 
 
 def census(node: NodeId, catalog: Catalog) -> Census:
-    """Walks all tables and buckets, and the segments of those that the node is a replica of."""
-    keyed = (key for key, bucket in catalog.buckets.items() if node in bucket.replicas)
+    """Walks all tables and buckets, and the segments of those that lie on the node."""
+    keyed = (key for key, bucket in catalog.buckets.items() if lies_on(bucket, node))
     buckets: dict[BucketKey, SegmentMap | None] = {key: catalog.segments.get(key) for key in keyed}
     counted = ((key, _count_alone(node, segments, catalog)) for key, segments in buckets.items())
     alone = {key: count for key, count in counted if count}
@@ -94,7 +94,7 @@ def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census
             bucket = keys.bucket_of(key)
             record = catalog.buckets.get(bucket)
             buckets.pop(bucket, None)
-            if record is not None and old.node in record.replicas:
+            if record is not None and lies_on(record, old.node):
                 buckets[bucket] = catalog.segments.get(bucket)
                 if bucket not in old.buckets:
                     alone[bucket] = _count_alone(old.node, buckets[bucket], catalog)

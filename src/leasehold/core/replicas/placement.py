@@ -1,28 +1,51 @@
-"""Placement as nodes come and go: buckets get another replica, and removed nodes are struck off what they held.
+"""Placement: which nodes should hold each bucket, against which are its replicas.
 
-A bucket is due if a node of its replica set was removed, or if it has fewer replicas than its table wants and a member
-of the logical topology could take it, one that is not about to be removed (`leaving`). The least loaded of them gets
-it, fetches what it lacks, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`). A
-statement may raise what a table wants (`core/ddl/plans/properties.py`).
+A bucket is due if its replicas are not what they should be:
+
+| its replicas                         | what follows                                                             |
+| a node that was removed              | it is no replica any more                                                |
+| fewer good ones than its table wants | the least loaded able nodes are added, and fetch what they lack          |
+| more than its table wants            | one after the other is retired, while enough others are able and in sync |
+
+A **good** replica is one that stays. An **able** node may get buckets: a member of the logical topology that is not
+about to be removed (`leaving`). Of surplus replicas those go first that are not good, then those that are not in sync,
+then those that are not able, then those on the
+most loaded nodes. So the last nodes that hold a bucket are never given up, and of two replicas of
+which one is not needed, the one that holds less goes. A statement may change what a table wants
+(`core/ddl/plans/properties.py`).
 
 This happens in slices, behind the statement or the removal that made it due. Each slice is decided on the catalog of
-its moment, so an old slice does no harm.
+its moment, so an old slice does no harm. What a retired node still holds is in `core/replicas/retired.py`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog
-from leasehold.core.catalog.plan import put
-from leasehold.core.replicas.dropped import cleaned
-from leasehold.core.replicas.replication import is_present, present_holders
+from leasehold.core.catalog.plan import counters, put
+from leasehold.core.replicas.replication import is_present
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import BucketRecord, UseState
-from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.ids import NodeId
 
-SegmentKey = tuple[ObjectId, BucketNumber, SegmentId]
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes, by what they are good for."""
+
+    good: frozenset[NodeId]
+    """Replicas there stay."""
+    able: frozenset[NodeId]
+    """Those of them that may get buckets."""
+
+
+def fleet(catalog: Catalog, *, leaving: Collection[NodeId] = ()) -> Fleet:
+    """The nodes of a catalog; those that are `leaving` are about to be removed."""
+    good = frozenset(node for node in catalog.nodes if is_present(node, catalog))
+    able = frozenset(node for node in good if catalog.nodes[node].member and node not in leaving)
+    return Fleet(good=good, able=able)
 
 
 def wants_other_replicas(changes: Iterable[Change], before: Catalog, after: Catalog) -> bool:
@@ -36,103 +59,73 @@ def wants_other_replicas(changes: Iterable[Change], before: Catalog, after: Cata
     return False
 
 
-def due_buckets(catalog: Catalog, *, leaving: Collection[NodeId] = ()) -> list[BucketKey]:
+def has_surplus(key: BucketKey, catalog: Catalog) -> bool:
+    """Whether a bucket has more replicas than its table wants."""
+    bucket = catalog.buckets.get(key)
+    return bucket is not None and len(bucket.replicas) > _wanted(bucket, catalog) > 0
+
+
+def due_buckets(catalog: Catalog, nodes: Fleet) -> list[BucketKey]:
     """The buckets that should have other replicas, in order. Walks all buckets."""
-    able = _able(catalog, leaving)
-    return sorted(key for key, bucket in catalog.buckets.items() if _is_due(bucket, able, catalog))
+    return sorted(key for key, bucket in catalog.buckets.items() if _is_due(bucket, nodes, catalog))
 
 
-def placed(due: Iterable[BucketKey], catalog: Catalog, *, leaving: Collection[NodeId] = ()) -> tuple[Change, ...]:
-    """What gives these buckets their replicas, as far as there are members for it."""
-    able = _able(catalog, leaving)
-    loads = {node: catalog.loads.get(node, 0) for node in able}
+def placed(due: Iterable[BucketKey], catalog: Catalog, nodes: Fleet) -> tuple[Change, ...]:
+    """What brings the replicas of these buckets closer to what they should be, as far as that can be done now."""
+    loads = Counter(dict(catalog.loads.items()))
     changes: list[Change] = []
     for key in due:
         bucket = catalog.buckets.get(key)
-        if bucket is not None and _is_due(bucket, able, catalog):
-            changes.append(put(keys.bucket(*key), _placed(bucket, loads, catalog)))
+        if bucket is not None and _is_due(bucket, nodes, catalog):
+            changes.append(put(keys.bucket(*key), _corrected(bucket, nodes, loads, catalog)))
     return tuple(changes)
 
 
-def _placed(bucket: BucketRecord, loads: dict[NodeId, int], catalog: Catalog) -> BucketRecord:
-    """The bucket with the replicas that are present, and with more if its table wants them; adds to `loads`."""
+def _is_due(bucket: BucketRecord, nodes: Fleet, catalog: Catalog) -> bool:
+    wanted = _wanted(bucket, catalog)
+    if nodes.good.issuperset(bucket.replicas) and len(bucket.replicas) == wanted:
+        return False
+    return _corrected(bucket, nodes, Counter(), catalog) != bucket
+
+
+def _corrected(bucket: BucketRecord, nodes: Fleet, loads: Counter[NodeId], catalog: Catalog) -> BucketRecord:
+    """The bucket with the replicas that it should have, as far as there are nodes for it; counts them in `loads`."""
     replicas = [node for node in bucket.replicas if is_present(node, catalog)]
-    free = sorted((node for node in loads if node not in replicas), key=lambda node: (loads[node], node))
-    added = free[: max(0, _wanted(bucket, catalog) - len(replicas))]
-    for node in added:
-        loads[node] += 1
     in_sync = {node for node in bucket.in_sync if is_present(node, catalog)}
-    if (bucket.table, bucket.bucket) not in catalog.segments:
-        in_sync.update(added)  # there is nothing that they could lack
-    replicas += added
-    return msgspec.structs.replace(
+    wanted = _wanted(bucket, catalog)
+    if wanted:
+        # A retired node still holds most of it.
+        free = sorted(
+            (node for node in nodes.able if node not in replicas),
+            key=lambda node: (node not in bucket.retired, loads[node], node),
+        )
+        added = free[: max(0, wanted - sum(node in nodes.good for node in replicas))]
+        loads.update(added)
+        replicas += added
+        in_sync.update(node for node in added if _holds_all(bucket, node, catalog))
+    gone: list[NodeId] = []
+    while wanted and len(replicas) > wanted:
+        node = min(replicas, key=lambda one: (one in nodes.good, one in in_sync, one in nodes.able, -loads[one], -one))
+        if sum(one != node and one in in_sync and one in nodes.able for one in replicas) < wanted:
+            break
+        replicas.remove(node)
+        loads[node] -= 1
+        gone.append(node)
+    after = msgspec.structs.replace(
         bucket, replicas=tuple(replicas), in_sync=tuple(node for node in replicas if node in in_sync)
     )
+    retired = tuple(node for node in (*bucket.retired, *gone) if node not in replicas)
+    if gone:
+        return msgspec.structs.replace(after, retired=retired, retired_below=counters(catalog).next_transaction)
+    return msgspec.structs.replace(after, retired=retired)
 
 
-def _is_due(bucket: BucketRecord, able: frozenset[NodeId], catalog: Catalog) -> bool:
-    if any(not is_present(node, catalog) for node in bucket.replicas):
-        return True
-    return len(bucket.replicas) < _wanted(bucket, catalog) and not able.issubset(bucket.replicas)
+def _holds_all(bucket: BucketRecord, node: NodeId, catalog: Catalog) -> bool:
+    """Whether there is nothing in the bucket that a node lacks; seldom looks at more than one segment."""
+    return all(node in one.holders for one in catalog.segments.passing((bucket.table, bucket.bucket)))
 
 
 def _wanted(bucket: BucketRecord, catalog: Catalog) -> int:
     """Of a table that is being dropped nothing more is wanted."""
     table = catalog.tables.get(bucket.table)
     return 0 if table is None or table.state is not UseState.IN_USE else table.replication
-
-
-def _able(catalog: Catalog, leaving: Collection[NodeId]) -> frozenset[NodeId]:
-    members = (node.id for node in catalog.nodes.values() if node.member and not node.removed)
-    return frozenset(node for node in members if node not in leaving)
-
-
-# ---------------------------------------------------------------- what removed nodes held
-
-
-def held_by_removed(catalog: Catalog) -> list[SegmentKey]:
-    """The manifest entries that name a removed node as a holder, in order. Walks the manifest."""
-    return sorted(
-        (*bucket, segment.id)
-        for bucket in catalog.segments
-        for segment in catalog.segments.passing(bucket)
-        if any(not is_present(node, catalog) for node in segment.holders)
-    )
-
-
-def struck(due: Sequence[SegmentKey], catalog: Catalog, max_bytes: int) -> tuple[tuple[Change, ...], int]:
-    """These entries without removed nodes, until they take `max_bytes`; and how many of `due` that was.
-
-    An entry may be left without any holder: its rows are lost, and every reader gets an error.
-    """
-    changes: list[Change] = []
-    size_bytes = taken = 0
-    for table, bucket, name in due:
-        entry = catalog.segments.get((table, bucket), {}).get(name)
-        holders = () if entry is None else present_holders(entry, catalog)
-        if entry is not None and holders != entry.holders:
-            change = put(keys.segment(table, bucket, name), msgspec.structs.replace(entry, holders=holders))
-            size_bytes += len(change.value or b"")
-            if changes and size_bytes > max_bytes:
-                break
-            changes.append(change)
-        taken += 1
-    return tuple(changes), taken
-
-
-def cleaning_by_removed(catalog: Catalog) -> list[ObjectId]:
-    """The dropped tables whose files a removed node was to delete, in order."""
-    return sorted(
-        table
-        for table, dropped in catalog.dropped.items()
-        if any(not is_present(node, catalog) for node in dropped.pending)
-    )
-
-
-def cleaned_by_removed(tables: Iterable[ObjectId], catalog: Catalog) -> tuple[Change, ...]:
-    """Strikes removed nodes off the nodes that have to delete files."""
-    changes: list[Change] = []
-    for table in tables:
-        pending = catalog.dropped[table].pending if table in catalog.dropped else ()
-        changes.extend(cleaned(catalog, table, [node for node in pending if not is_present(node, catalog)]))
-    return tuple(changes)

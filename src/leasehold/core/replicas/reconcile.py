@@ -19,7 +19,9 @@ until its files change, or what the catalog says of it (`outdated`).
 | the catalog has never known of it, here since the start       | trash: its write ended long ago |
 | the catalog has never known of it, written since              | keep: its OPEN is on the way |
 and for each segment of the manifest in an assigned bucket that is not on disk: fetch, verify, tell the leader. Where
-the manifest names this node as a holder of it, the leader is told first that it is not (I7).
+the manifest names this node as a holder of it, the leader is told first that it is not (I7). A node that is retired
+from a bucket fetches nothing of it, and keeps what it holds until the leader has struck it off
+(`core/replicas/retired.py`).
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -31,7 +33,7 @@ from rpds import HashTrieMap
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import BucketKey
 from leasehold.core.catalog.stored_shelf import StoredBucket
-from leasehold.core.replicas.replication import has_other_holder
+from leasehold.core.replicas.replication import has_other_holder, lies_on
 from leasehold.core.words.records import BucketRecord, SegmentRecord, TransactionState
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, segment_transaction
 from leasehold.limits.replication import RECONCILE_IN_TURN_MAX, RECONCILE_ROUNDS_WHOLE
@@ -71,7 +73,7 @@ class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def idle(self) -> bool:
-        return not (self.trash or self.report or self.fetch or self.doubted or self.damaged)
+        return not (self.trash or self.report or self.fetch or self.lost or self.doubted or self.damaged)
 
 
 class Emptied(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +139,8 @@ def to_clean(durable: Catalog, node: NodeId) -> tuple[ObjectId, ...]:
 
 
 def assigned(durable: Catalog, node: NodeId) -> frozenset[BucketKey]:
-    return frozenset(key for key, bucket in durable.buckets.items() if node in bucket.replicas)
+    """The buckets that lie on a node; it fetches nothing of those that it is retired from."""
+    return frozenset(key for key, bucket in durable.buckets.items() if lies_on(bucket, node))
 
 
 def outdated(
@@ -177,7 +180,7 @@ def basis_of(
     """What a comparison of the bucket goes by; reads no segments."""
     bucket, dropped = durable.buckets.get(key), durable.dropped.get(key[0])
     return Basis(
-        bucket=bucket if bucket is not None and node in bucket.replicas else None,
+        bucket=bucket if bucket is not None and lies_on(bucket, node) else None,
         segments=durable.segments.mark(key),
         replaced=durable.replaced.mark(key),
         nodes=None if verified is None else durable.nodes,
@@ -261,13 +264,14 @@ def _against_manifest(
     damaged: list[SegmentRecord] = []
     kept: list[SegmentRecord] = []
     entries, replaced = stored.segments, stored.replaced
+    is_replica = basis.bucket is not None and node in basis.bucket.replicas
     for one in sorted(files):
         entry = entries.get(one)
         if entry is None:
             if one not in replaced:
                 strays.append(one)
         elif node not in entry.holders:
-            if basis.bucket is not None and one not in basis.damaged:
+            if is_replica and one not in basis.damaged:
                 report.append(entry)
             else:
                 trash.append(OnDisk(*key, one))
@@ -277,14 +281,12 @@ def _against_manifest(
             doubted.append(entry)
         else:
             kept.append(entry)
-    fetch: list[SegmentRecord] = []
-    if basis.bucket is not None:
-        fetch = sorted((entry for one, entry in entries.items() if one not in files), key=lambda entry: entry.id)
+    missing = sorted((entry for one, entry in entries.items() if one not in files), key=lambda entry: entry.id)
     return tuple(strays), BucketPlan(
         trash=tuple(trash),
         report=tuple(report),
-        fetch=tuple(fetch),
-        lost=tuple(one for one in fetch if node in one.holders),
+        fetch=tuple(missing) if is_replica else (),
+        lost=tuple(one for one in missing if node in one.holders),
         doubted=tuple(doubted),
         damaged=tuple(damaged),
         kept=tuple(kept),

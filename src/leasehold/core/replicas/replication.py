@@ -144,6 +144,11 @@ def present_holders(segment: SegmentRecord, catalog: Catalog) -> tuple[NodeId, .
     return tuple(node for node in segment.holders if is_present(node, catalog))
 
 
+def lies_on(bucket: BucketRecord, node: NodeId) -> bool:
+    """Whether the node is a replica of a bucket, or was one and may still be named as a holder."""
+    return node in bucket.replicas or node in bucket.retired
+
+
 def is_present(node: NodeId, catalog: Catalog) -> bool:
     record = catalog.nodes.get(node)
     return record is not None and not record.removed

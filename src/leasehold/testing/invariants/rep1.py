@@ -3,8 +3,8 @@
 At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders (or `replication`, where
 that is less). Where min_in_sync is left to the table, that is two from three replicas on, else one. From then on, until
 its table is dropped, it never has fewer durable copies than that; each less the machines whose disks were lost, and the
-copies that were damaged, on purpose. Counted on the disks themselves; in a world without segment disks only the holders
-are counted.
+copies that were damaged, on purpose. A statement that lowers `replication` lowers the promise to that. Counted on the
+disks themselves; in a world without segment disks only the holders are counted.
 """
 
 from collections import Counter
@@ -29,21 +29,29 @@ class Promised:
         self.copies: dict[Spot, int] = {}
         self.damaged: Counter[SegmentId] = Counter()
 
+    def lower(self, table: ObjectId, most: int) -> None:
+        """No segment of the table has to have more copies."""
+        self.copies.update({spot: most for spot, count in self.copies.items() if spot[0] == table and count > most})
+
 
 def check(oracle: Oracle) -> str | None:
     promised = oracle.recall(Promised)
     for damage in oracle.of(Damaged):
         promised.damaged[damage.segment] += 1
-    new: list[tuple[SegmentRecord, list[int]]] = []
+    new: list[tuple[SegmentRecord, list[int], int]] = []
     for news in oracle.of(Committed):
         asked = _min_in_sync(oracle, news)
         added = (one for key, one in news.wrote.items() if isinstance(one, SegmentRecord) and key not in news.before)
-        new.extend((one, asked) for one in added)
+        new.extend((one, asked, _replication(oracle, news, one.table)) for one in added)
+        for key, before in news.before.items():
+            after = news.wrote[key]
+            if isinstance(before, TableRecord) and isinstance(after, TableRecord):
+                promised.lower(after.id, after.replication)
         for table in news.deleted(TableRecord):
             promised.copies = {spot: count for spot, count in promised.copies.items() if spot[0] != table.id}
         for gone in news.deleted(SegmentRecord):
             promised.copies.pop((gone.table, gone.bucket, gone.id), None)
-    wrong = first_wrong(_at_commit(oracle, promised, segment, asked) for segment, asked in new)
+    wrong = first_wrong(_at_commit(oracle, promised, *one) for one in new)
     return wrong or _afterwards(oracle, promised)
 
 
@@ -53,13 +61,23 @@ def _min_in_sync(oracle: Oracle, news: Committed) -> list[int]:
     return [one.min_in_sync for one in (before, after) if isinstance(one, SettingsRecord)]
 
 
-def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord, asked: list[int]) -> str | None:
-    table = oracle.history.records.get(keys.table(segment.table))
-    if not isinstance(table, TableRecord) or not asked:
+def _replication(oracle: Oracle, news: Committed, table: ObjectId) -> int:
+    """The least that a commit of this revision was decided by, or that was set since; 0 if the table is dropped."""
+    key = keys.table(table)
+    now = oracle.history.records.get(key)
+    found = (news.before.get(key), oracle.history.record_at(news.revision, key), now)
+    known = [one.replication for one in found if isinstance(one, TableRecord)]
+    return min(known) if isinstance(now, TableRecord) else 0
+
+
+def _at_commit(
+    oracle: Oracle, promised: Promised, segment: SegmentRecord, asked: list[int], replication: int
+) -> str | None:
+    if not replication or not asked:
         return None  # dropped in the same pass
     spot = (segment.table, segment.bucket, segment.id)
-    by_table = 1 if table.replication <= 2 else 2
-    needed = min(table.replication, *(one or by_table for one in asked))
+    by_table = 1 if replication <= 2 else 2
+    needed = min(replication, *(one or by_table for one in asked))
     holders = set(segment.holders)
     if oracle.disks:
         holders &= _on_disk(oracle, spot)

@@ -64,6 +64,16 @@ def test_only_distinct_living_assigned_incarnations_count(needed, holders, live,
     assert changes[keys.segment(TABLE, 0, staged.id)].holders == tuple(one for one in (1, 2, 3) if one in named)
 
 
+def test_a_node_that_was_retired_since_it_wrote_counts_and_is_no_member_of_the_sync_state_set():
+    base = opened(ground(min_in_sync=1))
+    before = base.catalog.buckets[TABLE, 0]
+    moved = msgspec.structs.replace(before, replicas=(1, 2), in_sync=(1, 2), retired=(3,))
+    base.put(keys.bucket(TABLE, 0), moved)
+    changes = written(commit(base, segment(1, 3), live=LIVE))
+    assert changes[keys.segment(TABLE, 0, segment(1).id)].holders == (3,)
+    assert changes[keys.bucket(TABLE, 0)].in_sync == ()
+
+
 # ---------------------------------------------------------------- what they have sealed
 
 

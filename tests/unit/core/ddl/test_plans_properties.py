@@ -59,9 +59,16 @@ def test_more_replicas_are_wanted_at_once_and_the_statement_says_how_to_look():
     assert nothing_to_do(base, alter(replication=1))
 
 
+def test_fewer_replicas_are_wanted_at_once_also_where_nodes_are_leaving():
+    base = ground(create_database(), create_table(replication=3))
+    planned = plan(alter(replication=2), base.catalog, Context(leaving=frozenset({1, 2})))
+    assert planned is not None
+    assert planned.changes == (put(keys.table(2), table(replication=2)),)
+    assert planned.notes == ("copies are taken away from now on; SHOW BUCKETS OF db.t shows how many there are",)
+
+
 def test_replicas_that_no_table_can_have():
     base = ground(create_database(), create_table(replication=2, time_column="a"))
-    refused(base, alter(replication=1), Refused, "BAD_PROPERTY")
     refused(base, alter(replication=4), Refused, "TOO_FEW_NODES")
     refused(base, alter(replication=3), Refused, "TOO_FEW_NODES", leaving=frozenset({2}))
     refused(base, alter(replication=3, ttl_ns=5), Refused, "BAD_PROPERTY")

@@ -3,14 +3,9 @@
 import msgspec
 import pytest
 
-from leasehold.core.replicas.placement import (
-    cleaned_by_removed,
-    cleaning_by_removed,
-    due_buckets,
-    held_by_removed,
-    placed,
-    struck,
-)
+from leasehold.core.catalog.plan import put
+from leasehold.core.replicas import placement
+from leasehold.core.replicas.retired import cleaned_by_removed, cleaning_by_removed, held_by_removed, struck
 from leasehold.core.words import keys
 from leasehold.core.words.records import BucketRecord, DroppedRecord, TableRecord, UseState
 from tests.unit.core.catalog_words import Ground, node
@@ -58,6 +53,14 @@ def ground(*, members=(1, 2, 3), removed=(), others=(), tables=(), buckets=(), s
 
 def bucket(number, *replicas, in_sync=None, of=TABLE):
     return BucketRecord(table=of, bucket=number, replicas=replicas, in_sync=replicas if in_sync is None else in_sync)
+
+
+def due_buckets(catalog, **nodes):
+    return placement.due_buckets(catalog, placement.fleet(catalog, **nodes))
+
+
+def placed(due, catalog, **nodes):
+    return placement.placed(due, catalog, placement.fleet(catalog, **nodes))
 
 
 def after(catalog, due=None):
@@ -121,6 +124,55 @@ def test_what_was_found_a_while_ago_does_no_harm():
     due = [(TABLE, 0), (TABLE, 1), (7, 0)]
     once = catalog.changed(placed(due, catalog))
     assert placed(due, once) == ()
+
+
+# ---------------------------------------------------------------- more replicas than a table wants
+
+
+def lowered(*buckets, replication=1, **nodes):
+    """The buckets of a table that wants fewer replicas than they have, once they were placed: replicas, retired."""
+    catalog = ground(tables=[table(replication=replication)], buckets=buckets, **nodes)
+    catalog = catalog.changed(placed(due_buckets(catalog), catalog))
+    assert due_buckets(catalog) == []
+    return [(one.replicas, one.retired) for _, one in sorted(catalog.buckets.items())]
+
+
+def test_surplus_replicas_on_the_most_loaded_nodes_are_retired():
+    assert lowered(bucket(0, 1, 2), bucket(1, 2, 1), bucket(2, 1, 3), bucket(3, 3, 1)) == [
+        ((2,), (1,)),
+        ((2,), (1,)),
+        ((1,), (3,)),
+        ((3,), (1,)),
+    ]
+
+
+def test_of_surplus_replicas_what_is_not_in_sync_goes_first_and_then_what_is_away():
+    assert lowered(bucket(0, 1, 2, 3, in_sync=(2, 3)), replication=2) == [((2, 3), (1,))]
+    assert lowered(bucket(0, 1, 2, 3), replication=2, members=(2, 3), others=(1,)) == [((2, 3), (1,))]
+
+
+def test_no_replica_goes_while_too_few_others_are_in_sync_and_there():
+    assert lowered(bucket(0, 1, 2, 3, in_sync=(1,)), replication=2) == [((1, 2, 3), ())]
+    assert lowered(bucket(0, 1, 2), members=(), others=(1, 2)) == [((1, 2), ())], "nobody can read what it holds"
+    assert lowered(bucket(0, 1, 2, in_sync=())) == [((1, 2), ())]
+    leaving = ground(tables=[table(replication=1)], buckets=[bucket(0, 1, 2)])
+    assert due_buckets(leaving, leaving={1, 2}) == []
+
+
+def test_a_bucket_notes_which_writes_may_have_reached_what_it_retires():
+    catalog = ground(tables=[table(replication=1)], buckets=[bucket(0, 1, 2)])
+    counters = msgspec.structs.replace(catalog.counters, next_transaction=7)
+    catalog = catalog.changed([put(keys.COUNTERS, counters)])
+    (changed,) = [catalog.changed(placed(due_buckets(catalog), catalog)).buckets[TABLE, 0]]
+    assert (changed.replicas, changed.in_sync, changed.retired, changed.retired_below) == ((1,), (1,), (2,), 7)
+
+
+def test_a_retired_node_is_the_first_to_be_a_replica_again_and_in_sync_if_it_holds_all():
+    retired = msgspec.structs.replace(bucket(0, 1), retired=(3, 4), retired_below=7)
+    for holders, in_sync in (((1, 3, 4), (1, 3)), ((1,), (1,))):
+        catalog = ground(members=(1, 2, 3, 4), buckets=[retired], segments=[segment(1, 1, 3), segment(2, *holders)])
+        found = catalog.changed(placed(due_buckets(catalog), catalog)).buckets[TABLE, 0]
+        assert (found.replicas, found.in_sync, found.retired) == ((1, 3), in_sync, (4,))
 
 
 # ---------------------------------------------------------------- what removed nodes held

@@ -103,6 +103,16 @@ def test_a_file_in_the_manifest_that_names_this_node_stays():
     assert planned(ground(segments=[held]), on_disk(1)) == only(kept=(held,))
 
 
+def test_a_retired_node_keeps_what_it_is_named_for_fetches_nothing_and_says_what_it_lacks():
+    base = ground(segments=[segment(1, 1, 3), segment(2, 2, 3), segment(3, 1, 2), segment(4, 2, 3)], replicas=(2, 3))
+    retired = msgspec.structs.replace(base.buckets[HERE], retired=(1,))
+    durable = base.changed([put(keys.bucket(*HERE), retired)])
+    assert assigned(durable, ME) == {HERE}
+    assert planned(durable, on_disk(1), on_disk(2)) == only(
+        kept=(segment(1, 1, 3),), trash=(on_disk(2),), lost=(segment(3, 1, 2),)
+    )
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_what_a_rewrite_replaced_stays_and_is_not_fetched_until_it_is_released(here):
     """Its write transaction has long ended: the record says that scans may still read it."""

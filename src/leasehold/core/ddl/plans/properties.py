@@ -17,6 +17,7 @@ from leasehold.errors import NotFound, Refused
 from leasehold.limits.statements import PROPERTIES_MAX
 
 _MORE_COPIES: Final = "copies are made from now on; SHOW BUCKETS OF {} and `leasehold status` show how many are missing"
+_FEWER_COPIES: Final = "copies are taken away from now on; SHOW BUCKETS OF {} shows how many there are"
 NO_HORIZON_US: Final = -(2**63)
 """The horizon of a table that never had a TTL: it hides nothing."""
 
@@ -46,10 +47,13 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
     if changed == table:
         return None
     change = put_bounded(keys.table(table.id), changed)
-    more = () if replication == table.replication else (_MORE_COPIES.format(statement.table),)
+    notes: tuple[str, ...] = ()
+    if replication != table.replication:
+        text = _MORE_COPIES if replication > table.replication else _FEWER_COPIES
+        notes = (text.format(statement.table),)
     if ttl_ns is None or (table.ttl_ns is not None and ttl_ns >= table.ttl_ns):
-        return Plan(changes=(change,), counters=counters(catalog), notes=more)
-    if more:
+        return Plan(changes=(change,), counters=counters(catalog), notes=notes)
+    if notes:
         raise Refused(
             "a TTL that hides rows and 'replication' can't be set by one statement",
             code=ErrorCode.BAD_PROPERTY,
@@ -69,17 +73,12 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
 
 
 def _new_replication(statement: AlterProperties, table: TableRecord, catalog: Catalog, context: Context) -> int:
-    """Buckets get their further replicas behind the statement (`core.replicas.placement`)."""
+    """Buckets get further replicas, or lose some, behind the statement (`core.replicas.placement`)."""
     asked = statement.replication
-    if asked is None or asked == table.replication:
+    if asked is None:
         return table.replication
-    if asked < table.replication:
-        raise Refused(
-            f"'replication' of {statement.table} is {table.replication}, and can only be raised",
-            code=ErrorCode.BAD_PROPERTY,
-            hint="create a new table with fewer replicas and copy the rows",
-        )
-    check_nodes(asked, len(staying(catalog, context.leaving)))
+    if asked > table.replication:
+        check_nodes(asked, len(staying(catalog, context.leaving)))
     return asked
 
 

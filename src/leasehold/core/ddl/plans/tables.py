@@ -113,7 +113,7 @@ def remove_table(hidden: HiddenTable, catalog: Catalog) -> tuple[Change, ...]:
     pending: set[NodeId] = set()
     for number in range(table.buckets):
         bucket = catalog.buckets[table.id, BucketNumber(number)]
-        pending.update(bucket.replicas)
+        pending.update(bucket.replicas, bucket.retired)
         changes.append(Change(keys.bucket(table.id, bucket.bucket), None))
     alive = tuple(sorted(node for node in pending if node in catalog.nodes and not catalog.nodes[node].removed))
     if alive:

@@ -120,6 +120,10 @@ class BucketRecord(Record, frozen=True, kw_only=True, tag="bucket/1"):
     bucket: BucketNumber
     replicas: tuple[NodeId, ...]
     in_sync: tuple[NodeId, ...]
+    retired: tuple[NodeId, ...] = ()
+    """Nodes that were replicas, and that the manifest may still name as holders (`core.replicas.retired`)."""
+    retired_below: int = 0
+    """Write transactions with a smaller number may have staged segments on them."""
 
 
 class HorizonRecord(Record, frozen=True, kw_only=True, tag="horizon/1"):
