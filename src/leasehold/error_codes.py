@@ -122,6 +122,7 @@ class ErrorCode(StrEnum):
     NOT_A_BACKUP = auto()
     NOT_A_MEMBER = auto()
     NOT_CONFIRMED = auto()
+    NOT_DRAINED = auto()
     NOT_EMPTY = auto()
     NOT_FETCHED = auto()
     NOT_FOUND = auto()

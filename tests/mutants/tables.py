@@ -150,6 +150,14 @@ MUTANTS = (
         hunters=("tests/unit/core/replicas/test_placement.py", "tests/unit/core/replicas/test_retired.py"),
     ),
     Mutant(
+        name="a node that drains given buckets",
+        invariant="INV-REP-1",
+        rule="a node that drains gets no bucket, and its replicas don't count for what a table wants",
+        edits=(Edit("fleet", "not node.removed and not node.draining", "not node.removed"),),
+        hunters=("tests/unit/core/replicas/test_placement.py",),
+        unseen="a drain that never ends loses no row",
+    ),
+    Mutant(
         name="a retired node forgotten that may still write",
         invariant="INV-WRITE-2",
         rule="a bucket remembers a retired node while a write is open that may have staged segments on it",

@@ -172,6 +172,37 @@ def remove(
 
 
 @node.command()
+def drain(
+    name: Annotated[str, typer.Argument(help="The node's name or number.")],
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    wait_too: Annotated[bool, typer.Option("--wait", help="Wait until no bucket is left on it.")] = False,
+    timeout: Annotated[str, typer.Option(help="How long to wait at most, as 60s.")] = "10m",
+    output: Out = Output.TABLE,
+) -> None:
+    """Move the buckets of a node to others, while it serves. After that it may be stopped or removed.
+
+    With --wait, exit 5 if buckets are left after `--timeout`; the drain goes on. The command may be run again.
+    """
+    from leasehold.cli.drain import drain as run
+
+    run(directory, user, name, drains=True, wait_ns=read_timeout_ns(timeout) if wait_too else None, output=output)
+
+
+@node.command()
+def undrain(
+    name: Annotated[str, typer.Argument(help="The node's name or number.")],
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Let a node have buckets again that drains or was drained."""
+    from leasehold.cli.drain import drain as run
+
+    run(directory, user, name, drains=False, wait_ns=None, output=output)
+
+
+@node.command()
 def adopt(
     directory: NodeDir,
     coordinators: Annotated[

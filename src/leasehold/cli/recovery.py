@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 
 from leasehold.cli.output import milliseconds
+from leasehold.core.questions.nodes import MEMBERS
 from leasehold.core.recovery.progress import in_words, left_in_words, segments_in_words
 from leasehold.core.words.messages import NodeRecovery, NodeStatus
 
-_IN = frozenset({"MEMBER", "LEFT", ""})
+_IN = MEMBERS | {"LEFT", ""}
 """Stages after the recovery, or without news of one."""
 
 

@@ -1,6 +1,6 @@
 """`leasehold status`: the coordinators, the nodes, their leases, and the progress of recoveries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.cli.copies import copies_lines
@@ -9,12 +9,18 @@ from leasehold.cli.recovery import recovery_json, recovery_line
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import coordinator_names
 from leasehold.core.data.coordinator_client import CoordinatorRole
+from leasehold.core.questions.nodes import DRAINED, DRAINING
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.messages import ClusterStatus
 from leasehold.errors import Unreachable
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
+_DRAINS: Final = {
+    DRAINING: "drains: its buckets move to other nodes; SHOW NODES shows how many are left",
+    DRAINED: "drained: it has no buckets, and may be stopped or removed",
+}
+"""What status says about a member that drains, by its stage."""
 _ENDS: Final = {
     "NO_ANSWER": "it stopped answering {ago} s ago: it is paused, hangs, is cut off or has ended",
     "GONE": "its connection was closed {ago} s ago: its process has ended, or can't reach the coordinator",
@@ -104,21 +110,29 @@ def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[Sh
         columns.append("seen")
         rows = [(*row, told) for row, told in zip(rows, seen, strict=True)]
     show_table(columns, rows)
+    for line in _node_lines(status):
+        say(line)
+    for line in copies_lines(status):
+        say(line)
+
+
+def _node_lines(status: ClusterStatus) -> Iterator[str]:
+    """What is unusual about each node."""
     silent_ns = {one.node: one.silent_ns for one in status.silences}
     ends = {one.node: one for one in status.session_ends}
     for node in status.nodes:
         if (silent := silent_ns.get(node.id, 0)) >= SILENT_SHOWN_NS:
-            say(f"{node.name}: connected, silent for {silent / SECOND_NS:.1f} s: it is paused, or its machine hangs")
+            yield f"{node.name}: connected, silent for {silent / SECOND_NS:.1f} s: it is paused, or its machine hangs"
         if node.id in status.disks_full:
-            say(f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk")
+            yield f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk"
         if node.id in status.disks_failing:
-            say(f"{node.name}: DISK_ERROR: its disk fails, so other nodes take the rows; its log says how")
+            yield f"{node.name}: DISK_ERROR: its disk fails, so other nodes take the rows; its log says how"
         if (end := ends.get(node.id)) is not None and end.how in _ENDS:
-            say(f"{node.name}: {_ENDS[end.how].format(ago=f'{end.ago_ns / SECOND_NS:.1f}')}")
+            yield f"{node.name}: {_ENDS[end.how].format(ago=f'{end.ago_ns / SECOND_NS:.1f}')}"
+        if node.stage in _DRAINS:
+            yield f"{node.name}: {_DRAINS[node.stage]}"
         if line := recovery_line(node):
-            say(f"{node.name}: {line}")
-    for line in copies_lines(status):
-        say(line)
+            yield f"{node.name}: {line}"
 
 
 def _as_json(status: ClusterStatus) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""ALTER CLUSTER SET."""
+"""ALTER CLUSTER SET and ALTER NODE."""
 
 from leasehold.core.ddl.settings import SETTINGS, read_value, setting_named
-from leasehold.core.words.statements import AlterCluster
+from leasehold.core.words.statements import AlterCluster, AlterNode
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import IDENTIFIER
+from leasehold.ids import IDENTIFIER, NODE_NAME
 from leasehold.sql.cursor import Cursor
 
 _VALUES = {"'": True, "9": False}
@@ -35,3 +35,16 @@ def _setting(cursor: Cursor, settings: dict[str, int]) -> None:
         raise cursor.bad("a value is a text in quotes, a whole number or INTERVAL 3 SECONDS, so it can't be this")
     quoted = interval is not None or cursor.form == "'"
     settings[setting.name] = read_value(setting, interval or cursor.token().text, quoted=quoted)
+
+
+def alter_node(cursor: Cursor) -> AlterNode:
+    """A name may have dots and dashes, which are tokens of their own: it ends before the last word."""
+    begin = cursor.at
+    while cursor.ahead(1):
+        cursor.token()
+    tokens, text = cursor.source.tokens[begin : cursor.at], cursor.source.text
+    what = cursor.choose("DRAIN", "UNDRAIN")
+    name = text[tokens[0].start : tokens[-1].end + 1].strip("'`") if tokens else ""
+    if NODE_NAME.fullmatch(name) is None:
+        raise cursor.source.bad("the name or number of a node is expected", tokens[0].start if tokens else 0)
+    return AlterNode(node=name, drains=what == "DRAIN")

@@ -78,6 +78,7 @@ GRAMMAR: Final = {
         " REVOKE ROLE role FROM user; rights are SELECT, INSERT, ALTER, DROP, CREATE, or ALL for all of them"
     ),
     "ALTER CLUSTER": "ALTER CLUSTER SET setting = value, ..",
+    "ALTER NODE": "ALTER NODE name DRAIN | UNDRAIN",
     "EXPLAIN": "EXPLAIN statement, for a statement that changes something",
     "CANCEL": "CANCEL PROCEDURE number",
     "SHOW": (

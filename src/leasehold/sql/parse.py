@@ -12,7 +12,7 @@ from leasehold.core.words.statements import AnyStatement, CancelProcedure, Defin
 from leasehold.errors import BadStatement
 from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
 from leasehold.sql import alter, databases, principals, questions
-from leasehold.sql.cluster import alter_cluster
+from leasehold.sql.cluster import alter_cluster, alter_node
 from leasehold.sql.create_view import create_view, drop_view
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.front import read
@@ -111,7 +111,7 @@ def _create(cursor: Cursor) -> Definition:
 
 
 def _alter(cursor: Cursor) -> Definition:
-    match cursor.choose(*_OBJECTS, "CLUSTER"):
+    match cursor.choose(*_OBJECTS, "CLUSTER", "NODE"):
         case "TABLE":
             return alter.alter_table(cursor)
         case "VIEW":
@@ -122,6 +122,8 @@ def _alter(cursor: Cursor) -> Definition:
             return principals.alter_principal(cursor, PrincipalKind.ROLE)
         case "CLUSTER":
             return alter_cluster(cursor)
+        case "NODE":
+            return alter_node(cursor)
         case _:
             return databases.alter_database(cursor)
 

@@ -15,6 +15,7 @@ from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
+    AlterNode,
     AlterProperties,
     ColumnDefinition,
     Comment,
@@ -383,5 +384,6 @@ _EFFECTS: Final[dict[type[Definition], Callable[[Any, CatalogRows], Effects]]] =
     GrantRole: _grant_role,
     RevokeRole: _revoke_role,
     AlterCluster: _nothing,
+    AlterNode: _nothing,
 }
 """DELETE shows in rows, not in the catalog; a password nowhere; settings have a check of their own."""

@@ -121,6 +121,8 @@ def _cluster(random: Random) -> Choices:
     return (
         (2, f"ALTER CLUSTER SET lease_duration = '{random.choice(DURATIONS)}'"),
         (1, f"ALTER CLUSTER SET min_in_sync = {random.choice(IN_SYNC)}"),
+        (1, f"ALTER NODE {random.randrange(1, 5)} DRAIN"),
+        (1, f"ALTER NODE {random.randrange(1, 5)} UNDRAIN"),
     )
 
 

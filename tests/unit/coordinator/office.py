@@ -6,6 +6,8 @@ waits for it, until `silent` says that it does not any more.
 
 import asyncio
 
+import msgspec
+
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.coordinator.statements.preparation import ParsedStatement
@@ -46,6 +48,18 @@ NODE = NodeRecord(
     removed=False,
     member=True,
 )
+DRAINED = msgspec.structs.replace(
+    NODE,
+    id=2,
+    name="n2",
+    address="n2:1",
+    token_hash=b"u",
+    incarnation=0,
+    session_hash=None,
+    member=False,
+    draining=True,
+)
+"""It has never joined, so nothing waits for it."""
 
 
 class Office:
@@ -197,7 +211,7 @@ async def term(store, clock, work, *, before=None):
             group.create_task(office.procedures.close_behind())
             if NODE.id not in catalog.nodes:
                 login = put(keys.login(LOGIN), LoginRecord(token_hash=LOGIN, user=1, order=0))
-                await office.writer.submit(lambda _: (put(keys.node(NODE.id), NODE), login))
+                await office.writer.submit(lambda _: (*(put(keys.node(one.id), one) for one in (NODE, DRAINED)), login))
                 raise Over
             office.procedures.resume()
             if before is not None:

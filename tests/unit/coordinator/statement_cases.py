@@ -7,6 +7,7 @@ from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
+    AlterNode,
     AlterProperties,
     ColumnDefinition,
     Comment,
@@ -125,6 +126,7 @@ CASES = {
     "GRANT ROLE": additive(MEMBER, ADMIN, USER, ROLE),
     "REVOKE ROLE": destructive(RevokeRole(role="r", user="u"), ADMIN, USER, ROLE, MEMBER),
     "ALTER CLUSTER": additive(AlterCluster(settings={"min_in_sync": 2})),
+    "ALTER NODE": additive(AlterNode(node="n2", drains=False), AlterNode(node="n2", drains=True)),
 }
 
 assert {type(case.statement) for case in CASES.values()} == set(get_args(Definition)), "every kind has a case"

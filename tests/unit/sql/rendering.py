@@ -14,6 +14,7 @@ from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
+    AlterNode,
     AlterProperties,
     AnyStatement,
     CancelProcedure,
@@ -144,6 +145,8 @@ def _definition(statement: Definition) -> str:  # noqa: C901 - one for each memb
         case DeleteRows(table=table, where=where):
             conditions = " AND ".join(map(_condition, where))
             return f"DELETE FROM {spell_table(table)} WHERE {conditions}"
+        case AlterNode(node=name, drains=drains):
+            return f"ALTER NODE {name} {'DRAIN' if drains else 'UNDRAIN'}"
         case AlterCluster(settings=settings):
             return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
         case (

@@ -11,6 +11,7 @@ from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
+    AlterNode,
     AlterProperties,
     AnyStatement,
     CancelProcedure,
@@ -65,6 +66,7 @@ from leasehold.core.words.statements import (
     fold,
 )
 from leasehold.core.words.types import PLAIN_NAMES, Decimal, Plain
+from leasehold.ids import NODE_NAME
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import BUCKETS_MAX, DURATION_NS_MAX, REPLICATION_MAX
 from tests.unit.sql.rendering import RESERVED
@@ -219,6 +221,7 @@ _DEFINED: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     Revoke: st.builds(Revoke, rights=RIGHTS, on=ON, of=NAMES),
     GrantRole: st.builds(GrantRole, role=NAMES, user=NAMES),
     RevokeRole: st.builds(RevokeRole, role=NAMES, user=NAMES),
+    AlterNode: st.builds(AlterNode, node=st.from_regex(NODE_NAME, fullmatch=True), drains=SAID),
     AlterCluster: st.fixed_dictionaries(
         {}, optional={one.name: st.integers(one.smallest, one.largest) for one in SETTINGS}
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leasehold.core.words.statements import AlterCluster
-from leasehold.errors import ExitCode, Refused
+from leasehold.core.words.statements import AlterCluster, AlterNode
+from leasehold.errors import BadStatement, ExitCode, Refused
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from tests.unit.sql.rendering import render
@@ -41,6 +41,33 @@ def test_the_canonical_spelling() -> None:
     assert render(parse("ALTER CLUSTER SET min_in_sync = 'AUTO'")) == "ALTER CLUSTER SET min_in_sync = 'auto'"
     statement = parse("alter cluster set min_in_sync='1', Lease_Duration = '120000ms'")
     assert render(statement) == "ALTER CLUSTER SET lease_duration = '2m', min_in_sync = 1"
+
+
+@pytest.mark.parametrize("name", ["node-1", "a.b-3", "7", "drain", "n_1.example.com", "1e5", "undrain"])
+def test_a_node_has_a_name_with_dots_and_dashes_or_a_number(name: str) -> None:
+    for written in (name, f"'{name}'", f"`{name}`"):
+        assert parse(f"ALTER NODE {written} DRAIN") == AlterNode(node=name, drains=True)
+        assert parse(f"alter node {written} undrain;") == AlterNode(node=name, drains=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("ALTER NODE", "something is missing"),
+        ("ALTER NODE DRAIN", "name or number"),
+        ("ALTER NODE -n DRAIN", "name or number"),
+        ("ALTER NODE a b DRAIN", "name or number"),
+        ("ALTER NODE '' DRAIN", "name or number"),
+        ("ALTER NODE n STOP", "'DRAIN' or 'UNDRAIN' is expected"),
+        ("ALTER NODE n", "'DRAIN' or 'UNDRAIN' is expected"),
+        (f"ALTER NODE {'n' * 64} DRAIN", "name or number"),
+    ],
+)
+def test_what_is_no_name_of_a_node(text: str, what: str) -> None:
+    with pytest.raises(BadStatement) as caught:
+        parse(text)
+    assert what in caught.value.text
+    assert "ALTER NODE name DRAIN | UNDRAIN" in caught.value.hint
 
 
 def refused(text: str) -> Refused:

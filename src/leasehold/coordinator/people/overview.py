@@ -7,7 +7,7 @@ from leasehold.coordinator.nodes.sessions import Sessions
 from leasehold.coordinator.nodes.topology import Topology
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.catalog import CatalogQuestion, answer
-from leasehold.core.questions.nodes import NodeLiveness, node_status, nodes, segments_lacked
+from leasehold.core.questions.nodes import NodeLiveness, buckets_left, node_status, nodes, segments_lacked
 from leasehold.core.replicas.copies import Copies
 from leasehold.core.words.messages import ClusterStatus, NodeStatus, Rows
 from leasehold.core.words.records import NodeRecord
@@ -80,9 +80,9 @@ class Overview:
     def _nodes(self, catalog: Catalog, now_ns: int) -> tuple[NodeStatus, ...]:
         found = self._copies.shortfall
         present = sorted((one for one in catalog.nodes.values() if not one.removed), key=lambda one: one.id)
-        return tuple(node_status(one, self._known(one, now_ns), found, now_ns) for one in present)
+        return tuple(node_status(one, self._known(one, catalog, now_ns), found, now_ns) for one in present)
 
-    def _known(self, node: NodeRecord, now_ns: int) -> NodeLiveness:
+    def _known(self, node: NodeRecord, catalog: Catalog, now_ns: int) -> NodeLiveness:
         return NodeLiveness(
             held=self._leasing.grantor.held(node.id),
             lease_end_ns=self._leasing.lease_end_ns(node.id),
@@ -90,4 +90,5 @@ class Overview:
             recovery=self._topology.recovery(node),
             join_wait_ns=self._join_wait_ns(node.id, now_ns),
             seen=self._seen(node.name),
+            buckets=buckets_left(node, catalog) if node.draining else 0,
         )

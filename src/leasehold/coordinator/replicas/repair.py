@@ -58,7 +58,7 @@ class Repair:
         for node in changed_nodes(batch, catalog):
             is_gone = node.removed and node.incarnation > 0  # otherwise it has never held anything
             self._gone = self._gone or is_gone
-            self._due = self._due or is_gone or node.member
+            self._due = self._due or is_gone or node.member or node.draining
 
     async def keep(self) -> None:
         """Does all that is due. Raises `Definite` if the meta storage declines; then it is due again."""

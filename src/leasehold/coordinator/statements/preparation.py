@@ -8,7 +8,10 @@ import msgspec
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.rights import check_statement
 from leasehold.core.catalog.plan import Context
+from leasehold.core.membership.removal import find_node
+from leasehold.core.replicas.census import census
 from leasehold.core.words.statements import (
+    AlterNode,
     AlterProperties,
     CreateTable,
     CreateUser,
@@ -66,6 +69,13 @@ class Preparing:
                 check_statement(statement, catalog, login)
                 # Not on the loop that grants leases: even a short text may take long.
                 return Context(login=login, view=await self._threads.run(partial(resolve, statement, catalog)))
+            case AlterNode(node=name, drains=True):
+                check_statement(statement, catalog, login)
+                node = find_node(name, None, catalog)
+                if node.removed or node.id in self._serving():
+                    return Context(login=login)
+                found = await self._threads.run(partial(census, node.id, catalog))
+                return Context(login=login, alone=found.lost_tables())
             case _:
                 return Context(login=login)
 
@@ -74,6 +84,8 @@ class Preparing:
         match statement:
             case CreateTable():
                 return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
+            case AlterNode():
+                return msgspec.structs.replace(context, leaving=self._leaving())
             case AlterProperties():
                 return msgspec.structs.replace(context, wall_us=self._wall_us(), leaving=self._leaving())
             case _:

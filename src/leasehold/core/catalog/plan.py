@@ -1,6 +1,6 @@
 """What a statement is about to write: the plan of its first transaction, and what the plans of all kinds share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -35,6 +35,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that hold a lease, to place new tables."""
     leaving: frozenset[NodeId] = frozenset()
     """Those that are about to be removed: new tables are placed on others."""
+    alone: Mapping[ObjectId, int] | None = None
+    """Of a node that is away: how many segments of which tables no other node holds."""
     wall_us: int = 0
     """Microseconds since 1970 UTC, to say which rows have expired."""
     password_hash: str | None = None

@@ -2,7 +2,7 @@
 
 | name | used alone by | with others by |
 | --- | --- | --- |
-| `cluster` | its settings | GRANT and REVOKE on it |
+| `cluster` | its settings, its nodes | GRANT and REVOKE on it |
 | `database d` | what makes, changes or drops it | what is done to anything in it |
 | `table d.t` | what makes, changes or drops a table or view of that name | views that read it, rights on it |
 | `views` | CASCADE: which views go is not known before | what makes, changes or drops one view |
@@ -16,8 +16,8 @@ from leasehold.core.words.records import Claim
 from leasehold.core.words.statements import Definition, On, TableName, fold
 
 CLUSTER: Final = "cluster"
-"""The settings are changed by one statement at a time, and not beside a GRANT or REVOKE on the cluster. No other
-statement waits for that.
+"""The settings and nodes are changed by one statement at a time, and not beside a GRANT or REVOKE on the cluster. No
+other statement waits for that.
 
 Those that run, or come while it waits, keep the bound that was published for them: see `grants.SettingsChanged`.
 """
@@ -40,7 +40,7 @@ def principal_name(name: str) -> str:
 
 def claims(statement: Definition) -> dict[str, Claim]:  # noqa: PLR0911 - one for each form
     match statement:
-        case statements.AlterCluster():
+        case statements.AlterCluster() | statements.AlterNode():
             return {CLUSTER: Claim.EXCLUSIVE}
         case statements.CreateDatabase(name=name) | statements.AlterDatabase(name=name):
             return {database_name(name): Claim.EXCLUSIVE}

@@ -15,6 +15,8 @@ worst of it, since force gives up all of it.
 | a table wants more replicas than nodes are left          | TOO_FEW_NODES   | its buckets have fewer replicas       |
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
@@ -65,9 +67,9 @@ def check_enough_left(found: Census, catalog: Catalog) -> None:
         raise Refused(f"{node.name} is the last node of the cluster", code=ErrorCode.LAST_NODE, hint=hint)
     if found.short:
         short = sorted(found.short)
-        names = _names(short, catalog)
+        names = names_of_tables(short, catalog)
         raise Refused(
-            f"{found.left} nodes would remain, and {_count(short, 'table')} need more replicas: {names}",
+            f"{found.left} nodes would remain, and {count_of_tables(short)} need more replicas: {names}",
             code=ErrorCode.TOO_FEW_NODES,
             hint=hint,
         )
@@ -80,7 +82,8 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
         record = catalog.nodes[found.node]
         segments = f"{found.lost} segment{'' if found.lost == 1 else 's'}"
         raise Refused(
-            f"{record.name} is the only holder of {segments} of {_count(lost, 'table')}: {_names(lost, catalog)}",
+            f"{record.name} is the only holder of {segments} of {count_of_tables(lost)}:"
+            f" {names_of_tables(lost, catalog)}",
             code=ErrorCode.ONLY_HOLDER,
             hint="start it, and wait until other nodes have fetched them; `--force` gives these rows up forever",
         )
@@ -88,15 +91,17 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
 
 def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Its record as it stays. No session and no attempt to join is known of it any more."""
-    gone = msgspec.structs.replace(node, removed=True, member=False, nonce=None, session_hash=None)
+    gone = msgspec.structs.replace(node, removed=True, member=False, nonce=None, session_hash=None, draining=False)
     return (put(keys.node(node.id), gone), *((counted(catalog),) if node.member else ()))
 
 
-def _count(tables: "list[ObjectId] | dict[ObjectId, int]", what: str) -> str:
-    return f"{len(tables)} {what}{'' if len(tables) == 1 else 's'}"
+def count_of_tables(tables: Collection[ObjectId]) -> str:
+    """As `1 table`."""
+    return f"{len(tables)} table{'' if len(tables) == 1 else 's'}"
 
 
-def _names(tables: "list[ObjectId] | dict[ObjectId, int]", catalog: Catalog) -> str:
+def names_of_tables(tables: Collection[ObjectId], catalog: Catalog) -> str:
+    """The first LOST_TABLES_NAMED_MAX of them."""
     shown = [_name(one, catalog) for one in list(tables)[:LOST_TABLES_NAMED_MAX]]
     more = "" if len(tables) <= LOST_TABLES_NAMED_MAX else ", .."
     return ", ".join(shown) + more

@@ -15,6 +15,9 @@ from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
 from leasehold.limits.units import MILLISECOND_NS
 
 RECOVERY_CASES = ("a", "b", "c")
+MEMBER, DRAINING, DRAINED = "MEMBER", "DRAINING", "DRAINED"
+MEMBERS = frozenset({MEMBER, DRAINING, DRAINED})
+"""The stages of nodes in the logical topology."""
 COLUMNS = (
     "id",
     "name",
@@ -29,6 +32,7 @@ COLUMNS = (
     "session",
     "disk",
     "seen",
+    "drain",
 )
 
 
@@ -47,6 +51,8 @@ class NodeLiveness(msgspec.Struct, frozen=True, kw_only=True):
     """How long a process of it has to wait at most before it is let in; 0 while none asks."""
     seen: str
     """How the physical topology sees it."""
+    buckets: int = 0
+    """How many lie on it (`buckets_left`)."""
 
 
 def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, now_ns: int) -> NodeStatus:
@@ -82,12 +88,28 @@ def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, 
     )
 
 
+def buckets_left(node: NodeRecord, catalog: Catalog) -> int:
+    """How many buckets lie on a node; of one that drains with those that it is retired from."""
+    retired = sum(node.id in catalog.buckets[key].retired for key in catalog.retired)
+    return catalog.loads.get(node.id, 0) + retired
+
+
+def _drain_words(node: NodeRecord | None, catalog: Catalog) -> str | None:
+    """How far a drain is."""
+    if node is None or not node.draining:
+        return None
+    left = buckets_left(node, catalog)
+    return f"{left} bucket{'' if left == 1 else 's'} left" if left else DRAINED
+
+
 def _stage(node: NodeRecord, known: NodeLiveness) -> str:
     """Where a node is on its way into the logical topology."""
     if node.incarnation == 0:
         return "REGISTERED"
     if node.member:
-        return "MEMBER"
+        if not node.draining:
+            return MEMBER
+        return DRAINING if known.buckets else DRAINED
     if known.is_connected:
         return "CONNECTED" if known.recovery is None else "RECOVERING"
     has_left = node.left or (known.held is not None and known.held.closed is not None)
@@ -112,11 +134,12 @@ def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
             one.applied_revision,
             one.lease_remaining_ns // MILLISECOND_NS,
             one.stage,
-            None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage == "MEMBER"),
+            None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage in MEMBERS),
             one.segments_short,
             sessions.get(one.id),
             _disk(one.id, status),
             one.seen,
+            _drain_words(catalog.nodes.get(one.id), catalog),
         )
         for one in status.nodes
     ]

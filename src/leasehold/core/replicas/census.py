@@ -1,7 +1,8 @@
 """Censuses of a node: its buckets, and the segments that nobody else holds.
 
 A census walks all tables and buckets, which takes long. So the changes since are noted (`ChangesSince`) and counted at
-the decision (`recounted`). The removal of another node may change any count: after one there is a new census.
+the decision (`recounted`). The removal of another node may change any count, and so may one that begins to drain: after
+that there is a new census.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog, SegmentMap
 from leasehold.core.catalog.shelf import segment_of
-from leasehold.core.replicas.replication import has_other_holder, lies_on
+from leasehold.core.replicas.replication import has_other_holder, lies_on, staying
 from leasehold.core.words import keys
 from leasehold.core.words.records import SegmentRecord, UseState
 from leasehold.ids import NodeId, ObjectId, SegmentId
@@ -29,7 +30,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     alone: Mapping[BucketKey, int]
     """How many of their segments nobody else holds, where there are any."""
     left: int
-    """How many nodes there are besides."""
+    """How many nodes there are besides that may have buckets."""
     short: frozenset[ObjectId]
     """The tables that want more replicas than that."""
 
@@ -47,7 +48,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangesSince:
-    """The keys that have changed since a census. After more than `most`, or the removal of a node, that is too much."""
+    """The keys that have changed since a census. After more than `most`, or once a node was removed or drains, that is
+    too much."""
 
     def __init__(self, most: int, touched: Iterable[bytes] = (), *, is_too_much: bool = False) -> None:
         self._most = most
@@ -59,7 +61,8 @@ class ChangesSince:
             if key.startswith(COUNTED):
                 self.touched.add(key)
             elif key.startswith(keys.NODES):
-                self.is_too_much = self.is_too_much or catalog.nodes[keys.node_of(key)].removed
+                node = catalog.nodes[keys.node_of(key)]
+                self.is_too_much = self.is_too_much or node.removed or node.draining
         if self.is_too_much or len(self.touched) > self._most:
             self.is_too_much = True
             self.touched.clear()
@@ -87,7 +90,7 @@ def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census
     removed."""
     buckets, alone = dict(old.buckets), dict(old.alone)
     left = _left(old.node, catalog)
-    assert left >= old.left, "after the removal of a node there is a census anew"
+    assert left >= old.left, "once a node was removed or drains there is a census anew"
     short = {table for table in old.short if _is_short(table, left, catalog)}
     for key in sorted(touched):  # so a bucket comes before its segments
         if key.startswith(keys.BUCKETS):
@@ -126,7 +129,7 @@ def _is_alone(node: NodeId, segment: SegmentRecord | None, catalog: Catalog) -> 
 
 
 def _left(node: NodeId, catalog: Catalog) -> int:
-    return sum(one.id != node and not one.removed and one.incarnation > 0 for one in catalog.nodes.values())
+    return sum(one != node for one in staying(catalog, ()))
 
 
 def _is_short(table: ObjectId, left: int, catalog: Catalog) -> bool:

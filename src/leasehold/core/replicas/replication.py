@@ -60,8 +60,8 @@ def check_nodes(replication: int, nodes: int) -> None:
 
 def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
     """The nodes that new tables may be placed on, running or not."""
-    joined = (node.id for node in catalog.nodes.values() if not node.removed and node.incarnation > 0)
-    return [node for node in joined if node not in leaving]
+    joined = (one for one in catalog.nodes.values() if not one.removed and one.incarnation > 0)
+    return [one.id for one in joined if not one.draining and one.id not in leaving]
 
 
 def holders_needed(settings: SettingsRecord, table: TableRecord) -> int:

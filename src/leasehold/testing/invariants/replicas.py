@@ -47,7 +47,7 @@ async def settled(oracle: Oracle, *, limit_ns: int = LIMIT_NS) -> int:
 def unsettled(oracle: Oracle) -> str | None:
     """The first bucket whose replicas are not as they should be."""
     records = oracle.history.records.values()
-    nodes = {one.id for one in records if isinstance(one, NodeRecord) and not one.removed and one.member}
+    nodes = {one.id for one in records if isinstance(one, NodeRecord) and one.member and not one.draining}
     tables = {one.id: one for one in records if isinstance(one, TableRecord) and one.state is UseState.IN_USE}
     oldest: dict[ObjectId, int] = {}
     for one in records:

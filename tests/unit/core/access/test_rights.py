@@ -102,6 +102,7 @@ NEEDS = [
     ("GRANT ROLE p11 TO u", [(ALTER, CLUSTER)]),
     ("REVOKE ROLE p11 FROM u", [(ALTER, CLUSTER)]),
     ("ALTER CLUSTER SET min_in_sync = 1", [(ALTER, CLUSTER)]),
+    ("ALTER NODE n1 DRAIN", [(ALTER, CLUSTER)]),
 ]
 
 

@@ -7,6 +7,7 @@ from leasehold.core.words.records import Claim, PrincipalKind, Right
 from leasehold.core.words.statements import (
     AlterCluster,
     AlterDatabase,
+    AlterNode,
     Comment,
     Condition,
     CreateRole,
@@ -117,6 +118,7 @@ def test_a_database_is_claimed_alone(statement):
             {"database db": WITH_OTHERS, "table db.v": ALONE, "views": WITH_OTHERS},
         ),
         (AlterCluster(settings={}), {"cluster": ALONE}),
+        (AlterNode(node="n", drains=True), {"cluster": ALONE}),
         (CreateUser(name="Ann", password="x"), {"principal ann": ALONE}),
         (SetPassword(name="ann", password="x"), {"principal ann": ALONE}),
         (CreateRole(name="R"), {"principal r": ALONE}),

@@ -5,6 +5,7 @@ import pytest
 
 from leasehold.core.catalog.plan import put
 from leasehold.core.replicas import placement
+from leasehold.core.replicas.replication import place
 from leasehold.core.replicas.retired import cleaned_by_removed, cleaning_by_removed, held_by_removed, struck
 from leasehold.core.words import keys
 from leasehold.core.words.records import BucketRecord, DroppedRecord, TableRecord, UseState
@@ -124,6 +125,43 @@ def test_what_was_found_a_while_ago_does_no_harm():
     due = [(TABLE, 0), (TABLE, 1), (7, 0)]
     once = catalog.changed(placed(due, catalog))
     assert placed(due, once) == ()
+
+
+# ---------------------------------------------------------------- nodes that drain
+
+
+def drained(catalog, *, by=1):
+    return catalog.changed([put(keys.node(by), node(by, member=True, draining=True))])
+
+
+def test_a_node_that_drains_gives_up_its_replica_once_another_one_is_in_sync():
+    catalog = drained(ground(buckets=[bucket(0, 1, 2)], segments=[segment(1, 1, 2)]))
+    catalog = catalog.changed(placed(due_buckets(catalog), catalog))
+    found = catalog.buckets[TABLE, 0]
+    assert (found.replicas, found.in_sync, found.retired) == ((1, 2, 3), (1, 2), ())
+    assert due_buckets(catalog) == [], "it waits for the copy"
+    whole = catalog.changed([put(keys.bucket(TABLE, 0), msgspec.structs.replace(found, in_sync=(1, 2, 3)))])
+    found = whole.changed(placed(due_buckets(whole), whole)).buckets[TABLE, 0]
+    assert (found.replicas, found.in_sync, found.retired) == ((2, 3), (2, 3), (1,))
+
+
+def test_where_no_other_node_is_there_a_node_that_drains_stays():
+    catalog = drained(ground(members=(1, 2), buckets=[bucket(0, 1, 2)]))
+    assert due_buckets(catalog) == []
+
+
+def test_a_node_that_drains_gets_no_bucket():
+    catalog = drained(ground(removed=(9,), buckets=[bucket(0, 9, 2)]))
+    assert after(catalog)[0][0] == (2, 3)
+    (new,) = place(catalog, table=9, buckets=1, replication=2, serving=(1, 2, 3))
+    assert set(new.replicas) == {2, 3}
+
+
+def test_a_node_that_may_have_buckets_again_keeps_what_it_still_has():
+    """The copy that was to replace it is not finished: it goes."""
+    catalog = ground(buckets=[bucket(0, 1, 2, 3, in_sync=(1, 2))])
+    found = catalog.changed(placed(due_buckets(catalog), catalog)).buckets[TABLE, 0]
+    assert (found.replicas, found.retired) == ((1, 2), (3,))
 
 
 # ---------------------------------------------------------------- more replicas than a table wants

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, in_turn
-from leasehold.core.ddl.plans import columns, databases, principals, properties, rights, rows, tables, views
+from leasehold.core.ddl.plans import columns, databases, nodes, principals, properties, rights, rows, tables, views
 from leasehold.core.ddl.settings import settings_changes
 from leasehold.core.words import records, statements
 from leasehold.core.words.operations import Change
@@ -51,6 +51,7 @@ _PLANS: Final[dict[type[Definition], Callable[[Any, Catalog, Context], Plan | No
     statements.GrantRole: rights.grant_role,
     statements.RevokeRole: rights.revoke_role,
     statements.AlterCluster: _alter_cluster,
+    statements.AlterNode: nodes.alter_node,
 }
 
 _HIDDEN: Final[

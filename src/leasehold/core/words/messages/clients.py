@@ -120,7 +120,8 @@ class NodeStatus(BaseMessage, frozen=True, kw_only=True, tag="node-status/1"):
     lease_remaining_ns: int
     stage: str = ""
     """On its way in: REGISTERED (has an id), WAITING (a process asks to be let in, leases of before have not ended),
-    ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical topology), LEFT."""
+    ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical topology), LEFT. Of a member that drains it is
+    DRAINING, or DRAINED once no bucket lies on it."""
     recovery: NodeRecovery | None = None
     """Of its newest process, as last reported; while one is WAITING without a case, with the longest wait."""
     segments_given: int = 0

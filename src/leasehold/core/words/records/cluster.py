@@ -115,3 +115,5 @@ class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
     """This incarnation was in the logical topology, and has left it."""
     capabilities: tuple[str, ...] = ()
     """What the program of this incarnation can do beyond what every version can."""
+    draining: bool = False
+    """It gives up its buckets, and gets none (`core.membership.drain`)."""

@@ -75,11 +75,19 @@ class AlterCluster(Statement, frozen=True, kw_only=True):
     settings: dict[str, int]
 
 
+class AlterNode(Statement, frozen=True, kw_only=True):
+    """`ALTER NODE n DRAIN | UNDRAIN`: a node by its name or number gives up its buckets, or may have some again."""
+
+    node: str
+    drains: bool
+
+
 _OfDatabases: TypeAlias = CreateDatabase | AlterDatabase | DropDatabase
 _OfTables: TypeAlias = CreateTable | RenameTable | AlterProperties | DropTable | DeleteRows
 _OfColumns: TypeAlias = AddColumns | RenameColumn | MoveColumn | WidenColumn | SetDefault | DropColumn
 _OfViews: TypeAlias = CreateView | RenameView | DropView
-Definition: TypeAlias = _OfDatabases | _OfTables | _OfColumns | _OfViews | Comment | OfPrincipals | AlterCluster
+OfCluster: TypeAlias = AlterCluster | AlterNode
+Definition: TypeAlias = _OfDatabases | _OfTables | _OfColumns | _OfViews | Comment | OfPrincipals | OfCluster
 """Statements that change the catalog, each run as a procedure."""
 Growing: TypeAlias = CreateDatabase | CreateTable | AddColumns | CreateView | CreateUser | CreateRole
 """Those that need more space in the meta storage for good."""

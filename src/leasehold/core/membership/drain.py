@@ -1,0 +1,59 @@
+"""Draining: a node gives up its buckets while it serves, so that it may be stopped or removed.
+
+Theory of operation. A statement marks the node. From then on it gets no bucket, and each of its buckets gets another
+replica. Once that is in sync, the node is taken off the bucket (`core/replicas/placement.py`). The mark stays whatever
+becomes of its process, until a statement takes it away or the node is removed. A drain that can't end is refused:
+
+| what stands in the way                                       | refusal       |
+| the node was removed                                         | REMOVED       |
+| no other node that may have buckets has ever joined          | LAST_NODE     |
+| a table wants more replicas than such nodes are left         | TOO_FEW_NODES |
+| the node is away, and nobody else holds some segments        | ONLY_HOLDER   |
+"""
+
+from collections.abc import Collection, Mapping
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.membership.removal import count_of_tables, names_of_tables
+from leasehold.core.replicas.replication import staying
+from leasehold.core.words.records import NodeRecord, UseState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import NodeId, ObjectId
+
+
+def check_drain(
+    node: NodeRecord, catalog: Catalog, *, leaving: Collection[NodeId], alone: Mapping[ObjectId, int] | None
+) -> None:
+    """Raises `Refused` if the node can't be emptied. `alone` has the segments by table that only this node holds, where
+    it is away."""
+    if node.removed:
+        raise Refused(
+            f"{node.name} (id {node.id}) was removed from the cluster",
+            code=ErrorCode.REMOVED,
+            hint="`leasehold status` lists the nodes; a removed one has no buckets any more",
+        )
+    left = sum(one != node.id for one in staying(catalog, leaving))
+    if not left:
+        raise Refused(
+            f"no node is left that could take the buckets of {node.name}",
+            code=ErrorCode.LAST_NODE,
+            hint="start another node first; ALTER NODE .. UNDRAIN lets a drained node have buckets again",
+        )
+    tables = (one for one in catalog.tables.values() if one.state is UseState.IN_USE)
+    short = sorted(one.id for one in tables if one.replication > left)
+    if short:
+        raise Refused(
+            f"{left} nodes would be left for buckets, and {count_of_tables(short)} need more replicas:"
+            f" {names_of_tables(short, catalog)}",
+            code=ErrorCode.TOO_FEW_NODES,
+            hint="start another node first, or lower the 'replication' of these tables",
+        )
+    if alone:
+        segments = f"{sum(alone.values())} segment{'' if sum(alone.values()) == 1 else 's'}"
+        raise Refused(
+            f"{node.name} is away, and it alone holds {segments} of {count_of_tables(alone)}:"
+            f" {names_of_tables(alone, catalog)}",
+            code=ErrorCode.ONLY_HOLDER,
+            hint="start it and drain it then: without it these rows can't be read or copied",
+        )
