@@ -1,5 +1,6 @@
-"""Replicas that go, as real processes: fewer copies of a table, and a node that is drained under load and removed."""
+"""Replicas that move, as real processes: fewer copies of a table, nodes that stay away, a node that is drained."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 
@@ -14,21 +15,21 @@ from tests.e2e.waiting import files_below, wait_until, wait_until_whole
 pytestmark = pytest.mark.processes
 
 ROWS = 200
-GOING = "node-3"
+AWAY, GOING, LOST = "node-2", "node-3", "node-4"
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with RunningCluster.start(tmp_path_factory.mktemp("drain") / "cluster", nodes=3) as running:
+    with RunningCluster.start(tmp_path_factory.mktemp("drain") / "cluster", nodes=4) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def cluster(running: RunningCluster) -> Iterator[Cluster]:
-    """With a table of three replicas."""
+    """With a table on all nodes."""
     with running.connect() as cluster:
         cluster.sql("CREATE DATABASE d")
-        cluster.sql("CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 4 BUCKETS TBLPROPERTIES ('replication' = '3')")
+        cluster.sql("CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 4 BUCKETS TBLPROPERTIES ('replication' = '4')")
         append(cluster, 0)
         wait_until_whole(cluster)
         yield cluster
@@ -53,7 +54,7 @@ def node(running: RunningCluster, *words: str) -> Ran:
 
 def test_fewer_copies_are_asked_for_and_their_files_go(running: RunningCluster, cluster: Cluster) -> None:
     segments = len(cluster.plan("d.t").segments)
-    assert sum(files(running).values()) == 3 * segments
+    assert sum(files(running).values()) == 4 * segments
     refused = node(running, "drain", GOING)
     refused.refused(3, "error [TOO_FEW_NODES]", "d.t", "lower the 'replication'")
     cluster.sql("ALTER TABLE d.t SET TBLPROPERTIES ('replication' = '2')")
@@ -67,6 +68,24 @@ def test_fewer_copies_are_asked_for_and_their_files_go(running: RunningCluster, 
         finally:
             running.resume(name)
     running.wait_until_active()
+
+
+def holders(cluster: Cluster) -> set[int]:
+    return {number for one in cluster.plan("d.t").segments for number in one.holders}
+
+
+def test_a_node_that_stays_away_is_replaced_and_gives_up_its_files_when_it_is_back(
+    running: RunningCluster, cluster: Cluster
+) -> None:
+    cluster.sql("ALTER CLUSTER SET replace_after = '5s'")
+    running.kill(AWAY)
+    wait_until(lambda: 2 not in holders(cluster))
+    assert {len(one.holders) for one in cluster.plan("d.t").segments} == {2}
+    assert rows(cluster) == list(range(ROWS))
+    running.restart(AWAY)
+    wait_until(lambda: not files(running)[AWAY])
+    assert rows(cluster) == list(range(ROWS))
+    cluster.sql("ALTER CLUSTER SET replace_after = 'never'")
 
 
 def test_a_node_is_drained_under_load_and_then_stopped_and_removed(running: RunningCluster, cluster: Cluster) -> None:
@@ -97,12 +116,24 @@ def test_a_node_is_drained_under_load_and_then_stopped_and_removed(running: Runn
     assert failed == []
     wait_until(lambda: not files(running)[GOING])
     assert f"{GOING}: drained" in leasehold("status", "--dir", str(running.directory)).out
-    assert {number for one in cluster.plan("d.t").segments for number in one.holders} == {1, 2}
+    assert holders(cluster) <= {1, 2, 4}
     running.kill(GOING)
     assert rows(cluster) == list(range(written))
     removed = node(running, "remove", GOING, "-o", "json")
     assert (removed.json()["buckets"], removed.json()["lost_segments"]) == (0, 0)
     assert rows(cluster) == list(range(written))
+
+
+def test_a_destroyed_node_is_replaced_with_nothing_typed(running: RunningCluster, cluster: Cluster) -> None:
+    cluster.sql("ALTER CLUSTER SET replace_after = '5s'")
+    before = rows(cluster)
+    running.kill(LOST)
+    shutil.rmtree(running.directory / LOST)
+    wait_until(lambda: {one.holders for one in cluster.plan("d.t").segments} <= {(1, 2), (2, 1)})
+    status = leasehold("status", "--dir", str(running.directory), "-o", "json").json()
+    assert (status["segments_short"], status["segments_lost"]) == (0, 0)
+    assert rows(cluster) == before
+    assert node(running, "remove", LOST, "-o", "json").json()["buckets"] == 0
 
 
 def test_what_is_no_node_and_the_last_ones_are_not_drained(running: RunningCluster) -> None:

@@ -158,6 +158,23 @@ MUTANTS = (
         unseen="a drain that never ends loses no row",
     ),
     Mutant(
+        name="a repair that goes on after the node came back",
+        invariant="INV-REP-1",
+        rule="a node that comes back before its replacement is whole keeps its replica, and the copy goes",
+        edits=(Edit("Repair._look", "self._away = away", "self._away |= away"),),
+        hunters=(
+            "tests/sim/test_replaced.py::test_a_node_that_is_back_before_its_replacement_is_whole_keeps_its_buckets_and_the_copy_goes",
+        ),
+        unseen="copies are made for nothing, and no row is lost",
+    ),
+    Mutant(
+        name="a copy counted before it is verified",
+        invariant="INV-REP-1",
+        rule="a node reports a segment as held once its bytes lie on its disk and were compared with the hash",
+        edits=(Edit("Reconciler._attempt", "here = await step(entry)", "here = True"),),
+        hunters=("tests/sim/test_replaced.py", "tests/sim/test_copies.py"),
+    ),
+    Mutant(
         name="a retired node forgotten that may still write",
         invariant="INV-WRITE-2",
         rule="a bucket remembers a retired node while a write is open that may have staged segments on it",

@@ -155,6 +155,7 @@ def test_show_cluster() -> None:
             ("lease_margin", "500ms"),
             ("leadership_duration", "3s"),
             ("min_in_sync", "2"),
+            ("replace_after", "15m"),
             ("catch_up_difference", "100"),
             ("retention", "1h"),
             ("retention_revisions", "200000"),

@@ -126,7 +126,7 @@ class Leader:
             prove=self._prove,
         )
         self._removal = Removal(self._writer, self._leasing, clock, threads, group, end_session=self._sessions.end)
-        self._repair = Repair(self._writer, threads, self._removal.all_leaving)
+        self._repair = Repair(self._writer, threads, self._removal.all_leaving, self._leasing.leased, clock.now_ns)
         self._registration = Registration(
             storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
         )

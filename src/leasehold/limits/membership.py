@@ -29,6 +29,10 @@ GIVEN_UP_AT_ONCE: Final = 256
 ADOPT_POLL_NS: Final = 500 * MILLISECOND_NS
 ADOPT_FORGET_NS: Final = 60 * SECOND_NS
 """After a pause this long between requests for a node's incarnation, the wait begins anew."""
+REPLACE_AFTER_NS: Final = 15 * MINUTE_NS
+REPLACE_AFTER_MIN_NS: Final = 5 * SECOND_NS
+"""Longer than a lease of the default duration may last after its node is gone."""
+REPLACE_AFTER_MAX_NS: Final = 30 * 24 * 60 * MINUTE_NS
 PLACED_AT_ONCE: Final = 256
 """Buckets that get another replica in one transaction."""
 STRUCK_AT_ONCE: Final = 1_024

@@ -27,6 +27,7 @@ KEPT_VIEW: Final = "d3.v1"
 KEPT_VIEW_MADE: Final = f"CREATE VIEW {KEPT_VIEW} AS SELECT a, b FROM {KEPT}"
 DROPPED_CHANCE: Final = 0.05
 IN_SYNC: Final = (1, 2)
+REPLACE_AFTER: Final = ("5s", "8s", "15m", "never")
 REPLICATION: Final = (1, 2, 2, 3)
 """2 is the default: with fewer copies the loss of a machine loses more than it has to."""
 
@@ -121,6 +122,7 @@ def _cluster(random: Random) -> Choices:
     return (
         (2, f"ALTER CLUSTER SET lease_duration = '{random.choice(DURATIONS)}'"),
         (1, f"ALTER CLUSTER SET min_in_sync = {random.choice(IN_SYNC)}"),
+        (1, f"ALTER CLUSTER SET replace_after = '{random.choice(REPLACE_AFTER)}'"),
         (1, f"ALTER NODE {random.randrange(1, 5)} DRAIN"),
         (1, f"ALTER NODE {random.randrange(1, 5)} UNDRAIN"),
     )

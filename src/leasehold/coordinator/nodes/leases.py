@@ -138,6 +138,11 @@ class Leasing:
         """About when the lease of a node's incarnation ends, on this clock: for people, not a proof."""
         return self._lease_ends.get(node, 0)
 
+    def leased(self) -> frozenset[NodeId]:
+        """The nodes whose lease has not ended, by `lease_end_ns`."""
+        now_ns = self._clock.now_ns()
+        return frozenset(node for node, end_ns in self._lease_ends.items() if now_ns < end_ns)
+
     def live_incarnations(self, nodes: list[NodeId]) -> dict[NodeId, Incarnation]:
         live: dict[NodeId, Incarnation] = {}
         for node in nodes:

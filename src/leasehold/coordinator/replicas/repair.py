@@ -2,10 +2,12 @@
 that are no replicas any more (`core/replicas/retired.py`), and counts segments with too few copies
 (`core/replicas/copies.py`).
 
-All buckets are looked at after changes of node records and of the replication of a table, and those that have too many
+All buckets are looked at after changes of node records and of the replication of a table, once a node has been away for
+too long (`core/replicas/absence.py`), and once it is back; those that have too many
 replicas after each change of theirs. As in all housekeeping, what is due is found on a thread and written in slices.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +15,7 @@ from leasehold.coordinator.upkeep.housekeeping import found, slices
 from leasehold.coordinator.writer import Writer, changed_nodes
 from leasehold.core.catalog.catalog import BucketKey, Catalog
 from leasehold.core.replicas import placement, retired
+from leasehold.core.replicas.absence import Absences
 from leasehold.core.replicas.copies import Copies, tallied
 from leasehold.core.replicas.placement import Fleet
 from leasehold.core.replicas.retired import SegmentKey
@@ -24,14 +27,28 @@ from leasehold.limits.membership import PLACED_AT_ONCE, STRUCK_AT_ONCE, STRUCK_B
 from leasehold.limits.upkeep import FOUND_INLINE_MAX
 from leasehold.wire.ports import Threads
 
+log = logging.getLogger(__name__)
+
 
 class Repair:
-    """The repair of one leader. Nodes that are `leaving` get no more buckets."""
+    """The repair of one leader. Nodes that are `leaving` get no more buckets; those that hold a lease are `leased`."""
 
-    def __init__(self, writer: Writer, threads: Threads, leaving: Callable[[], frozenset[NodeId]]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        threads: Threads,
+        leaving: Callable[[], frozenset[NodeId]],
+        leased: Callable[[], frozenset[NodeId]],
+        now_ns: Callable[[], int],
+    ) -> None:
         self._writer = writer
         self._threads = threads
         self._leaving = leaving
+        self._leased = leased
+        self._now_ns = now_ns
+        self._absences = Absences()
+        self._away: frozenset[NodeId] = frozenset()
+        """The nodes whose buckets get other replicas, as of the last look."""
         self._due = True
         """A member has come, or a node was removed: buckets may need other replicas."""
         self._surplus: set[BucketKey] = set()
@@ -62,6 +79,7 @@ class Repair:
 
     async def keep(self) -> None:
         """Does all that is due. Raises `Definite` if the meta storage declines; then it is due again."""
+        self._look()
         if self.copies.is_due:
             self.copies.counted(await self._threads.run(partial(tallied, self.copies.begin())))
         due, gone = self._due, self._gone
@@ -83,6 +101,18 @@ class Repair:
         if sum(map(segments.count, segments)) <= FOUND_INLINE_MAX:
             self.copies.counted(tallied(self.copies.begin()))
 
+    def _look(self) -> None:
+        """Looks which nodes have been away for too long."""
+        catalog, now_ns = self._writer.catalog, self._now_ns()
+        joined = (one.id for one in catalog.nodes.values() if not one.removed and one.incarnation > 0)
+        self._absences.look(joined, self._leased(), now_ns)
+        assert catalog.settings is not None
+        away = self._absences.away(catalog.settings.replace_after_ns, now_ns)
+        for node in sorted(away - self._away):
+            log.warning("node %d has been away for too long: its buckets get other replicas", node)
+        self._due = self._due or away != self._away
+        self._away = away
+
     async def _place(self, *, all_of_them: bool) -> None:
         """Brings the replicas of buckets closer to what they should be: of all, or of those that have too many."""
         catalog, nodes = self._writer.catalog, self._fleet(self._writer.catalog)
@@ -94,7 +124,7 @@ class Repair:
             await self._writer.submit(lambda catalog, part=part: placement.placed(part, catalog, self._fleet(catalog)))
 
     def _fleet(self, catalog: Catalog) -> Fleet:
-        return placement.fleet(catalog, leaving=self._leaving())
+        return placement.fleet(catalog, leaving=self._leaving(), away=self._away)
 
     async def _forget_removed(self) -> None:
         catalog = self._writer.catalog

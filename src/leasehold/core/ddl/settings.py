@@ -26,6 +26,7 @@ from leasehold.limits.lease import (
     LEASE_MARGIN_MIN_NS,
 )
 from leasehold.limits.log import LEADERSHIP_DURATION_MAX_NS, LEADERSHIP_DURATION_MIN_NS
+from leasehold.limits.membership import REPLACE_AFTER_MAX_NS, REPLACE_AFTER_MIN_NS
 from leasehold.limits.metastorage import (
     RETENTION_BYTES_MAX,
     RETENTION_BYTES_MIN,
@@ -100,6 +101,14 @@ SETTINGS: Final = (
         is_duration=False,
         meaning="nodes that must hold the rows of a write at its commit; auto: 2 if replication is 3 or more, else 1",
         for_zero=AUTO,
+    ),
+    Setting(
+        name="replace_after",
+        field="replace_after_ns",
+        smallest=REPLACE_AFTER_MIN_NS,
+        largest=REPLACE_AFTER_MAX_NS,
+        meaning="how long a node is away before its buckets get other replicas",
+        for_zero=NEVER,
     ),
     Setting(
         name="catch_up_difference",

@@ -104,6 +104,7 @@ def test_what_is_shown():
         ("lease_margin", "500ms", "100ms to 10s"),
         ("leadership_duration", "3s", "2s to 30s"),
         ("min_in_sync", "2", "1 to 7 or 'auto'"),
+        ("replace_after", "15m", "5s to 30d or 'never'"),
         ("catch_up_difference", "100", "1 to 1000000"),
         ("retention", "1h", "1s to 30d"),
         ("retention_revisions", "200000", "100 to 100000000"),

@@ -164,6 +164,29 @@ def test_a_node_that_may_have_buckets_again_keeps_what_it_still_has():
     assert (found.replicas, found.retired) == ((1, 2), (3,))
 
 
+# ---------------------------------------------------------------- nodes that are away
+
+
+def test_a_node_that_is_away_for_too_long_is_replaced_and_given_up_once_the_other_one_is_in_sync():
+    catalog = ground(others=(9,), buckets=[bucket(0, 9, 2)], segments=[segment(1, 2, 9)])
+    assert due_buckets(catalog) == []
+    catalog = catalog.changed(placed(due_buckets(catalog, away={9}), catalog, away={9}))
+    found = catalog.buckets[TABLE, 0]
+    assert (found.replicas, found.in_sync) == ((9, 2, 1), (9, 2))
+    assert due_buckets(catalog, away={9}) == []
+    whole = catalog.changed([put(keys.bucket(TABLE, 0), msgspec.structs.replace(found, in_sync=(9, 2, 1)))])
+    found = whole.changed(placed(due_buckets(whole, away={9}), whole, away={9})).buckets[TABLE, 0]
+    assert (found.replicas, found.retired) == ((2, 1), (9,))
+
+
+def test_a_node_that_is_away_gets_nothing_and_does_not_count_as_a_copy():
+    buckets = [bucket(0, 1, 2, in_sync=(2,)), bucket(1, 1, 2, 3)]
+    catalog = ground(members=(1, 2, 3), buckets=buckets)
+    assert due_buckets(catalog, away={3}) == [(TABLE, 1)]
+    assert catalog.changed(placed([(TABLE, 1)], catalog, away={3})).buckets[TABLE, 1].replicas == (1, 2)
+    assert due_buckets(ground(buckets=[bucket(0, 1, 2, 3)]), away={2, 3}) == [], "one of two is too few"
+
+
 # ---------------------------------------------------------------- more replicas than a table wants
 
 

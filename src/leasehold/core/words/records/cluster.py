@@ -5,6 +5,7 @@ import msgspec
 from leasehold.core.words.records.base import Record
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, ObjectId, Revision, Term
 from leasehold.limits.log import LEADERSHIP_DURATION_NS
+from leasehold.limits.membership import REPLACE_AFTER_NS
 from leasehold.limits.metastorage import RETENTION_BYTES, RETENTION_NS, RETENTION_REVISIONS
 from leasehold.limits.scrub import SCRUB_EVERY_NS
 from leasehold.limits.upkeep import CLOCK_STEP_NS
@@ -54,6 +55,8 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """How long a leader of several coordinators leads after it sent its last beat, from its election on."""
     scrub_every_ns: int = SCRUB_EVERY_NS
     """In which time a node reads each of its segment files once (`node/disk/scrub.py`); 0 for never."""
+    replace_after_ns: int = REPLACE_AFTER_NS
+    """How long a node is away before its buckets get other replicas; 0: they never do (`core.replicas.absence`)."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
