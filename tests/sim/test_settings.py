@@ -156,6 +156,7 @@ def test_show_cluster() -> None:
             ("leadership_duration", "3s"),
             ("min_in_sync", "2"),
             ("replace_after", "15m"),
+            ("repair_rate", "67108864"),
             ("catch_up_difference", "100"),
             ("retention", "1h"),
             ("retention_revisions", "200000"),

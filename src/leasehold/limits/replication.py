@@ -6,6 +6,9 @@ from leasehold.limits.clients import STAGE_CALL_NS
 from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
+REPAIR_RATE: Final = 64 * 1024 * 1024
+REPAIR_RATE_MIN: Final = 1024 * 1024
+REPAIR_RATE_MAX: Final = 16 * 1024 * 1024 * 1024
 FORWARD_CHUNK_BYTES: Final = 1024 * 1024
 RECONCILE_INTERVAL_NS: Final = 500 * MILLISECOND_NS
 """How often a node compares its disk with its durable catalog."""

@@ -36,6 +36,7 @@ from leasehold.limits.metastorage import (
     RETENTION_REVISIONS_MIN,
 )
 from leasehold.limits.recovery import CATCH_UP_DIFFERENCE_MAX
+from leasehold.limits.replication import REPAIR_RATE_MAX, REPAIR_RATE_MIN
 from leasehold.limits.scrub import SCRUB_EVERY_MAX_NS, SCRUB_EVERY_MIN_NS
 from leasehold.limits.statements import REPLICATION_MAX
 from leasehold.limits.upkeep import CLOCK_STEP_MAX_NS, CLOCK_STEP_MIN_NS
@@ -109,6 +110,14 @@ SETTINGS: Final = (
         largest=REPLACE_AFTER_MAX_NS,
         meaning="how long a node is away before its buckets get other replicas",
         for_zero=NEVER,
+    ),
+    Setting(
+        name="repair_rate",
+        field="repair_rate",
+        smallest=REPAIR_RATE_MIN,
+        largest=REPAIR_RATE_MAX,
+        is_duration=False,
+        meaning="bytes that each node copies from others in a second",
     ),
     Setting(
         name="catch_up_difference",

@@ -1,4 +1,4 @@
-"""The pace at which a node empties its trash, so that deleting does not slow down serving."""
+"""The pace at which a node empties its trash and copies segments, so that neither slows down serving."""
 
 from leasehold.core.replicas.reconcile import Emptied
 from leasehold.limits.node_disk import TRASH_BYTES_PER_SECOND, TRASH_FILES_PER_SECOND, TRASH_ROUND_FILES_MAX
@@ -29,3 +29,21 @@ class Pace:
     def spend(self, emptied: Emptied) -> None:
         self._files -= emptied.files
         self._size_bytes -= emptied.size_bytes
+
+
+class CopyPace:
+    """A rate of bytes on average, which may change at any time. A copy that was made delays the next one."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._then_ns = now_ns
+        self._owed_bytes = 0
+
+    def wait_ns(self, now_ns: int, bytes_per_second: int) -> int:
+        """How long from now on no copy may begin."""
+        paid = (now_ns - self._then_ns) * bytes_per_second // SECOND_NS
+        self._owed_bytes = max(0, self._owed_bytes - paid)
+        self._then_ns = now_ns
+        return self._owed_bytes * SECOND_NS // bytes_per_second
+
+    def spend(self, size_bytes: int) -> None:
+        self._owed_bytes += size_bytes

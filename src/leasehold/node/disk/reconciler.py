@@ -43,6 +43,7 @@ from leasehold.limits.replication import (
     RECONCILE_REST_MIN_NS,
     RECONCILE_SLICE_BUCKETS,
     RECONCILE_TRASH_MAX,
+    REPAIR_RATE,
     REPORT_REPEAT_NS,
     SEGMENTS_PER_REPORT_MAX,
 )
@@ -52,7 +53,7 @@ from leasehold.node.agent.published import Published
 from leasehold.node.agent.turns import Slices
 from leasehold.node.disk.comparison import Comparing
 from leasehold.node.disk.findings import Findings
-from leasehold.node.disk.pace import Pace
+from leasehold.node.disk.pace import CopyPace, Pace
 from leasehold.node.disk.rests import Rests
 from leasehold.node.disk.scrub import SegmentScrub
 from leasehold.node.disk.space import note
@@ -130,6 +131,7 @@ class Reconciler:
         )
         self._turns = Slices()
         self._pace = Pace(clock.now_ns())
+        self._copy_pace = CopyPace(clock.now_ns())
         self._compared = False
         """Whether this process has compared the disk for a recovery: before that, the catalog may be too old."""
         self._verified: dict[BucketKey, set[SegmentId]] = {}
@@ -258,7 +260,17 @@ class Reconciler:
                 await self._attempt(record, self._disk.verify)
             for record in await self._wanted(one for plan in plans for one in plan.fetch if self._places(one.holders)):
                 if FETCHING not in self._failed:
+                    await self._in_pace()
                     await self._attempt(record, self._fetch)
+
+    async def _in_pace(self) -> None:
+        """Waits until the next copy may begin; looks again at the rate now and then."""
+        while True:
+            settings, now_ns = self._agent.durable.settings, self._clock.now_ns()
+            wait_ns = self._copy_pace.wait_ns(now_ns, REPAIR_RATE if settings is None else settings.repair_rate)
+            if not wait_ns:
+                return
+            await self._clock.sleep_until(now_ns + min(wait_ns, RECONCILE_INTERVAL_NS))
 
     async def _wanted(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
         """The first FETCH_ROUND_SEGMENTS_MAX that do not rest, so that the next round starts from a new plan."""
@@ -341,6 +353,7 @@ class Reconciler:
             )
         if here and asked:
             self._agent.counted(fetched=1)
+            self._copy_pace.spend(record.size_bytes)
         return here
 
     def _leave(self, key: Hashable, what: str, error: LeaseholdError) -> None:

@@ -1,10 +1,10 @@
-"""How fast a node deletes what is in its trash."""
+"""How fast a node deletes what is in its trash, and how fast it copies."""
 
 from leasehold.core.replicas.reconcile import Emptied
 from leasehold.limits.node_disk import TRASH_BYTES_PER_SECOND, TRASH_FILES_PER_SECOND, TRASH_ROUND_FILES_MAX
 from leasehold.limits.replication import RECONCILE_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.disk.pace import Pace
+from leasehold.node.disk.pace import CopyPace, Pace
 
 ROUNDS = 100
 
@@ -40,3 +40,26 @@ def test_a_long_pause_saves_up_one_round_and_no_more() -> None:
     assert pace.allows(3600 * SECOND_NS) == first == (TRASH_ROUND_FILES_MAX, first[1])
     pace.spend(Emptied(files=first[0], size_bytes=first[1]))
     assert pace.allows(3600 * SECOND_NS + 1) == (0, 0)
+
+
+def copied(rate: int, size_bytes: int, rounds: int = ROUNDS) -> int:
+    """How long so many copies take at least that take no time by themselves."""
+    pace, now_ns = CopyPace(0), 0
+    for _ in range(rounds):
+        now_ns += pace.wait_ns(now_ns, rate)
+        assert pace.wait_ns(now_ns, rate) == 0
+        pace.spend(size_bytes)
+    return now_ns
+
+
+def test_copies_are_made_at_so_many_bytes_a_second_whatever_their_size() -> None:
+    for size_bytes in (1, 1_000, 10**9):
+        assert copied(1_000, size_bytes) == (ROUNDS - 1) * size_bytes * SECOND_NS // 1_000
+
+
+def test_the_time_that_a_copy_takes_counts_and_a_pause_saves_up_nothing() -> None:
+    pace = CopyPace(0)
+    assert pace.wait_ns(3600 * SECOND_NS, 10) == 0
+    pace.spend(100)
+    assert pace.wait_ns(3604 * SECOND_NS, 10) == 6 * SECOND_NS
+    assert pace.wait_ns(3604 * SECOND_NS, 60) == SECOND_NS, "another rate counts from then on"

@@ -19,7 +19,7 @@ from leasehold.core.words.records import NodeRecord, SegmentRecord
 from leasehold.core.words.statements import CreateTable, DropTable, TableName
 from leasehold.errors import LeaseholdError
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
-from leasehold.limits.replication import RECONCILE_RESTS_KEPT
+from leasehold.limits.replication import RECONCILE_RESTS_KEPT, REPAIR_RATE
 from leasehold.node.agent.published import Published
 from leasehold.node.disk import disk_port as segments
 from leasehold.node.disk.disk_port import LocalDisk, fetch_segment
@@ -176,6 +176,19 @@ def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, 
 
 
 # ---------------------------------------------------------------- replicas
+
+
+async def test_copies_wait_for_the_rate_of_the_cluster_and_follow_it(made: Cluster) -> None:
+    def set_rate(rate: int) -> None:
+        assert made.catalog.settings is not None
+        made.change([put(keys.SETTINGS, msgspec.structs.replace(made.catalog.settings, repair_rate=rate))])
+
+    set_rate(1)
+    async with reconciling(made) as agent:
+        await agent.held_segments(1)
+        assert len(listed(made.node(2))) == 1, "the next one has to wait for minutes"
+        set_rate(REPAIR_RATE)
+        await agent.held_segments(2)
 
 
 @pytest.mark.parametrize("by", ["scan", "copy"])

@@ -7,6 +7,7 @@ from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeI
 from leasehold.limits.log import LEADERSHIP_DURATION_NS
 from leasehold.limits.membership import REPLACE_AFTER_NS
 from leasehold.limits.metastorage import RETENTION_BYTES, RETENTION_NS, RETENTION_REVISIONS
+from leasehold.limits.replication import REPAIR_RATE
 from leasehold.limits.scrub import SCRUB_EVERY_NS
 from leasehold.limits.upkeep import CLOCK_STEP_NS
 
@@ -57,6 +58,8 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """In which time a node reads each of its segment files once (`node/disk/scrub.py`); 0 for never."""
     replace_after_ns: int = REPLACE_AFTER_NS
     """How long a node is away before its buckets get other replicas; 0: they never do (`core.replicas.absence`)."""
+    repair_rate: int = REPAIR_RATE
+    """Bytes that each node copies from others in a second, on average."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
