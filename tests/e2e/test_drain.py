@@ -3,13 +3,16 @@
 import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
+from leasehold.core.words.messages import Rows
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran, leasehold
+from tests.e2e.nodes import Node
 from tests.e2e.waiting import files_below, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
@@ -134,6 +137,17 @@ def test_a_destroyed_node_is_replaced_with_nothing_typed(running: RunningCluster
     assert (status["segments_short"], status["segments_lost"]) == (0, 0)
     assert rows(cluster) == before
     assert node(running, "remove", LOST, "-o", "json").json()["buckets"] == 0
+
+
+def test_a_node_says_in_which_rack_it_is(running: RunningCluster, cluster: Cluster, tmp_path: Path) -> None:
+    with Node(tmp_path / "fifth", running) as fifth:
+        fifth.start(LEASEHOLD_RACK="cellar").serves()
+        shown = cluster.sql("SHOW NODES")
+        assert isinstance(shown, Rows)
+        places = [shown.columns.index(name) for name in ("name", "rack")]
+        assert {tuple(row[place] for place in places) for row in shown.rows} >= {("fifth", "cellar"), (AWAY, None)}
+        fifth.stop()
+    assert node(running, "remove", "fifth").code == 0
 
 
 def test_what_is_no_node_and_the_last_ones_are_not_drained(running: RunningCluster) -> None:

@@ -175,6 +175,13 @@ MUTANTS = (
         hunters=("tests/sim/test_replaced.py", "tests/sim/test_copies.py"),
     ),
     Mutant(
+        name="all replicas in one rack",
+        invariant="INV-REP-1",
+        rule="the replicas of a bucket lie in as many racks as there are",
+        edits=(Edit("racks_of", "node.rack or f'node {node.id}'", "f'node {node.id}'"),),
+        hunters=("tests/unit/core/replicas/test_placement.py", "tests/sim/test_racks.py"),
+    ),
+    Mutant(
         name="a retired node forgotten that may still write",
         invariant="INV-WRITE-2",
         rule="a bucket remembers a retired node while a write is open that may have staged segments on it",

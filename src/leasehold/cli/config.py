@@ -52,6 +52,7 @@ _COORDINATORS: Final = ConfigKey("coordinators", "addresses", "--coordinator", "
 NODE_KEYS: Final = (
     ConfigKey("dir", "path", "--dir", "LEASEHOLD_NODE_DIR"),
     ConfigKey("name", "name", "--name", "LEASEHOLD_NAME"),
+    ConfigKey("rack", "name", "--rack", "LEASEHOLD_RACK"),
     _COORDINATORS,
     *_COMMON,
 )
@@ -110,6 +111,7 @@ class NodeConfig(ProcessConfig, frozen=True, kw_only=True):
     """The configuration of a node."""
 
     name: str
+    rack: str = ""
     coordinators: tuple[str, ...] = ()
 
 
@@ -123,6 +125,12 @@ def node_config(file: Path | None, given: Mapping[str, object]) -> NodeConfig:
         raise BadSettings(
             f"{str(name)[:CONFIG_SHOWN_MAX]!r} is not a node name",
             hint="use letters, digits, '.', '_' and '-' with --name, at most 63, the first a letter or a digit",
+        )
+    rack = values.get("rack", "")
+    if rack and (not isinstance(rack, str) or NODE_NAME.fullmatch(rack) is None):
+        raise BadSettings(
+            f"{str(rack)[:CONFIG_SHOWN_MAX]!r} is not the name of a rack",
+            hint="use letters, digits, '.', '_' and '-' with --rack, at most 63, the first a letter or a digit",
         )
     return _made(NodeConfig, values | {"name": name})
 

@@ -43,6 +43,15 @@ def start(
     name: Annotated[
         str | None, typer.Option("--name", envvar="LEASEHOLD_NAME", show_default="the directory's name")
     ] = None,
+    rack: Annotated[
+        str | None,
+        typer.Option(
+            "--rack",
+            envvar="LEASEHOLD_RACK",
+            help="What the node shares a fate with, as a rack, a power supply or a host. Replicas of a bucket go to"
+            " different ones where there are enough.",
+        ),
+    ] = None,
     listen: Listen = None,
     advertise: Advertise = None,
     seeds: Seeds = None,
@@ -72,6 +81,7 @@ def start(
     given = {
         "dir": directory,
         "name": name,
+        "rack": rack,
         "coordinators": coordinators,
         "listen": listen,
         "advertise": advertise,

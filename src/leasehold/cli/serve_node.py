@@ -100,6 +100,7 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
             published=published,
             compares_disk=True,
             directory=str(directory),
+            rack=config.rack,
             keys=None if key is None else derive_keys(key),
         )
         gossip = await take_part(

@@ -45,6 +45,8 @@ class SimulatedNode:
         self.cluster = cluster
         self.name = name
         self.calls_itself = name
+        self.rack = ""
+        """Where it is put up from its next start on."""
         self.disk = VaultDisk()
         self.data = DataNode(cluster.network.host(name))
         self.clock = SimulatedClock(cluster.loop, drift_ppm=drift_ppm, offset_ns=cluster.random.randrange(SECOND_NS))
@@ -122,6 +124,7 @@ class SimulatedNode:
                 published=self.published,
                 compares_disk=True,
                 directory=self.name,
+                rack=self.rack,
                 keys=self.cluster.keys,
             )
             await self.data.run_beside(

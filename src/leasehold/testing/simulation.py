@@ -160,7 +160,9 @@ class Simulation:
     async def _live(self, group: asyncio.TaskGroup) -> None:
         cluster, random = self.cluster, self._random
         nemesis = self._nemesis = Nemesis(cluster, group, self._fork(), self._oracle, steady=self.steady)
-        for node in cluster.nodes:
+        racks = random.choice(((), ("r1", "r2")))
+        for place, node in enumerate(cluster.nodes):
+            node.rack = racks[place % 2] if racks else ""
             node.disk.latency_ns = lambda: random.randrange(VAULT_LATENCY_MAX_NS)
             node.data.disk.latency_ns = lambda: random.randrange(DISK_LATENCY_MAX_NS)
             node.data.batch_rows = random.choice(BATCH_ROWS)

@@ -53,6 +53,7 @@ dir = "data"
 name = "n"
 listen = "127.0.0.1:7400"
 advertise = "db1.example:7400"
+rack = "7"
 coordinators = ["127.0.0.1:7000", "[::1]:7001"]
 seeds = ["127.0.0.1:7900"]
 cluster_key = "/etc/key"
@@ -61,6 +62,7 @@ gossip = "127.0.0.1:7900"
     assert read(text) == {
         "dir": BASE / "data",
         "name": "n",
+        "rack": "7",
         "listen": "127.0.0.1:7400",
         "advertise": "db1.example:7400",
         "coordinators": ("127.0.0.1:7000", "[::1]:7001"),
@@ -152,7 +154,14 @@ def test_what_is_given_wins_over_the_file_key_by_key(tmp_path: Path) -> None:
 
 
 def test_what_is_given_is_held_to_the_same_rules() -> None:
-    for bad in ({"listen": "x"}, {"advertise": "x:99999"}, {"coordinators": ["x:0"]}, {"name": "a/b"}, {"name": "-a"}):
+    for bad in (
+        {"listen": "x"},
+        {"advertise": "x:99999"},
+        {"coordinators": ["x:0"]},
+        {"name": "a/b"},
+        {"name": "-a"},
+        {"rack": "a b"},
+    ):
         with pytest.raises(BadSettings):
             node_config(None, {"dir": Path("d"), **bad})
 

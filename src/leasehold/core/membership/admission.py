@@ -204,6 +204,7 @@ def decide_join(
         member=False,
         left=False,
         capabilities=tuple(sorted(set(request.capabilities))),
+        rack=request.rack,
     )
     return Admit(node=admitted, previous=node)
 
@@ -288,6 +289,9 @@ def _invalid(
         return Reject(
             code=ErrorCode.BAD_NONCE, text="nonce and session must be 128 bits in hex", hint="upgrade the node"
         )
+    if request.rack and NODE_NAME.fullmatch(request.rack) is None:
+        text = f"{request.rack[:80]!r} is not the name of a rack"
+        return Reject(code=ErrorCode.BAD_NAME, text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
     return _bad_attributes(request, node, known)
 
 

@@ -117,6 +117,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     lineage: LineageHash
     generation: Generation
     """In which `applied` was applied (`core.membership.generations`); 0 for nothing."""
+    rack: str = ""
 
 
 class Candidate:
@@ -232,6 +233,7 @@ class Candidate:
                         finished=record.finished,
                         protocol_min=PROTOCOL_VERSION_MIN,
                         capabilities=CAPABILITIES,
+                        rack=start.rack,
                     )
                 )
             case _:

@@ -33,6 +33,7 @@ COLUMNS = (
     "disk",
     "seen",
     "drain",
+    "rack",
 )
 
 
@@ -94,12 +95,13 @@ def buckets_left(node: NodeRecord, catalog: Catalog) -> int:
     return catalog.loads.get(node.id, 0) + retired
 
 
-def _drain_words(node: NodeRecord | None, catalog: Catalog) -> str | None:
-    """How far a drain is."""
-    if node is None or not node.draining:
-        return None
-    left = buckets_left(node, catalog)
-    return f"{left} bucket{'' if left == 1 else 's'} left" if left else DRAINED
+def _placing(node: NodeRecord | None, catalog: Catalog) -> tuple[str | None, str | None]:
+    """How far a drain is, and the rack."""
+    if node is None:
+        return None, None
+    left = buckets_left(node, catalog) if node.draining else 0
+    drain = f"{left} bucket{'' if left == 1 else 's'} left" if left else DRAINED if node.draining else None
+    return drain, node.rack or None
 
 
 def _stage(node: NodeRecord, known: NodeLiveness) -> str:
@@ -139,7 +141,7 @@ def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
             sessions.get(one.id),
             _disk(one.id, status),
             one.seen,
-            _drain_words(catalog.nodes.get(one.id), catalog),
+            *_placing(catalog.nodes.get(one.id), catalog),
         )
         for one in status.nodes
     ]

@@ -20,13 +20,13 @@ its moment, so an old slice does no harm. What a retired node still holds is in 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog
 from leasehold.core.catalog.plan import counters, put
-from leasehold.core.replicas.replication import is_present
+from leasehold.core.replicas.replication import is_present, racks_of
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import BucketRecord, UseState
@@ -40,6 +40,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas there stay."""
     able: frozenset[NodeId]
     """Those of them that may get buckets."""
+    racks: Mapping[NodeId, str]
 
 
 def fleet(catalog: Catalog, *, leaving: Collection[NodeId] = (), away: Collection[NodeId] = ()) -> Fleet:
@@ -48,7 +49,7 @@ def fleet(catalog: Catalog, *, leaving: Collection[NodeId] = (), away: Collectio
     staying = (node.id for node in catalog.nodes.values() if not node.removed and not node.draining)
     good = frozenset(node for node in staying if node not in away)
     able = frozenset(node for node in good if catalog.nodes[node].member and node not in leaving)
-    return Fleet(good=good, able=able)
+    return Fleet(good=good, able=able, racks=racks_of(catalog))
 
 
 def wants_other_replicas(changes: Iterable[Change], before: Catalog, after: Catalog) -> bool:
@@ -87,7 +88,9 @@ def placed(due: Iterable[BucketKey], catalog: Catalog, nodes: Fleet) -> tuple[Ch
 def _is_due(bucket: BucketRecord, nodes: Fleet, catalog: Catalog) -> bool:
     wanted = _wanted(bucket, catalog)
     if nodes.good.issuperset(bucket.replicas) and len(bucket.replicas) == wanted:
-        return False
+        crowd = Counter(nodes.racks[node] for node in bucket.replicas)
+        if max(crowd.values()) == 1:
+            return False
     return _corrected(bucket, nodes, Counter(), catalog) != bucket
 
 
@@ -96,31 +99,80 @@ def _corrected(bucket: BucketRecord, nodes: Fleet, loads: Counter[NodeId], catal
     replicas = [node for node in bucket.replicas if is_present(node, catalog)]
     in_sync = {node for node in bucket.in_sync if is_present(node, catalog)}
     wanted = _wanted(bucket, catalog)
+    gone: list[NodeId] = []
     if wanted:
-        # A retired node still holds most of it.
-        free = sorted(
-            (node for node in nodes.able if node not in replicas),
-            key=lambda node: (node not in bucket.retired, loads[node], node),
-        )
-        added = free[: max(0, wanted - sum(node in nodes.good for node in replicas))]
+        kept = _kept(replicas, in_sync, wanted, nodes, loads)
+        added = _added(kept, replicas, bucket, wanted, nodes, loads)
         loads.update(added)
         replicas += added
         in_sync.update(node for node in added if _holds_all(bucket, node, catalog))
-    gone: list[NodeId] = []
-    while wanted and len(replicas) > wanted:
-        node = min(replicas, key=lambda one: (one in nodes.good, one in in_sync, one in nodes.able, -loads[one], -one))
-        if sum(one != node and one in in_sync and one in nodes.able for one in replicas) < wanted:
-            break
-        replicas.remove(node)
-        loads[node] -= 1
-        gone.append(node)
-    after = msgspec.structs.replace(
-        bucket, replicas=tuple(replicas), in_sync=tuple(node for node in replicas if node in in_sync)
-    )
+        kept += added
+        while len(replicas) > wanted:
+            node = min(replicas, key=lambda one: (one in kept, one in in_sync, one in nodes.able, -loads[one], -one))
+            if sum(one != node and one in in_sync and one in nodes.able for one in replicas) < wanted:
+                break
+            replicas.remove(node)
+            loads[node] -= 1
+            gone.append(node)
     retired = tuple(node for node in (*bucket.retired, *gone) if node not in replicas)
-    if gone:
-        return msgspec.structs.replace(after, retired=retired, retired_below=counters(catalog).next_transaction)
-    return msgspec.structs.replace(after, retired=retired)
+    return msgspec.structs.replace(
+        bucket,
+        replicas=tuple(replicas),
+        in_sync=tuple(node for node in replicas if node in in_sync),
+        retired=retired,
+        retired_below=counters(catalog).next_transaction if gone else bucket.retired_below,
+    )
+
+
+def _kept(
+    replicas: Collection[NodeId], in_sync: Collection[NodeId], wanted: int, nodes: Fleet, loads: Counter[NodeId]
+) -> list[NodeId]:
+    """The good replicas that stay, as many as are wanted: in different racks, in sync, able, on the least loaded."""
+    kept: list[NodeId] = []
+    crowd = Counter[str]()
+    left = [node for node in replicas if node in nodes.good]
+    while left and len(kept) < wanted:
+        node = min(
+            left,
+            key=lambda one: (crowd[nodes.racks[one]], one not in in_sync, one not in nodes.able, loads[one], one),
+        )
+        left.remove(node)
+        kept.append(node)
+        crowd[nodes.racks[node]] += 1
+    return kept
+
+
+def _added(
+    kept: list[NodeId],
+    replicas: Collection[NodeId],
+    bucket: BucketRecord,
+    wanted: int,
+    nodes: Fleet,
+    loads: Counter[NodeId],
+) -> list[NodeId]:
+    """The nodes that become replicas: in the emptiest racks, retired ones that still hold most of it, the least loaded.
+
+    Where a rack has two replicas more than another one could have, the last of `kept` there is taken out of it.
+    """
+    free = [node for node in nodes.able if node not in replicas]
+    crowd = Counter(nodes.racks[node] for node in kept)
+    added: list[NodeId] = []
+
+    def next_one() -> NodeId:
+        return min(free, key=lambda one: (crowd[nodes.racks[one]], one not in bucket.retired, loads[one], one))
+
+    while free and len(kept) + len(added) < wanted:
+        node = next_one()
+        free.remove(node)
+        added.append(node)
+        crowd[nodes.racks[node]] += 1
+    if free and not added and kept:
+        node = next_one()
+        worst = max(crowd.values())
+        if crowd[nodes.racks[node]] + 1 < worst:
+            kept.remove(next(one for one in reversed(kept) if crowd[nodes.racks[one]] == worst))
+            added.append(node)
+    return added
 
 
 def _holds_all(bucket: BucketRecord, node: NodeId, catalog: Catalog) -> bool:

@@ -5,6 +5,7 @@ Holders count by node id, never by address (I17). `core/replicas/placement.py` d
 go.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -27,7 +28,7 @@ def place(
     leaving: Collection[NodeId] = (),
 ) -> list[BucketRecord]:
     """Assigns each bucket of a new table to `replication` nodes: those that serve first, then others of the logical
-    topology, then the rest; of each the least loaded, and none that is `leaving`.
+    topology, then the rest; of each in different racks, then the least loaded, and none that is `leaving`.
 
     Deterministic. Raises `Refused` (TOO_FEW_NODES) when the cluster has fewer nodes than that.
     """
@@ -36,10 +37,15 @@ def place(
     load = {node: catalog.loads.get(node, 0) for node in members}
     up = set(serving)
     entered = {node.id for node in catalog.nodes.values() if node.member}
+    racks = racks_of(catalog)
     placed: list[BucketRecord] = []
     for number in range(buckets):
-        chosen = sorted(members, key=lambda node: (node not in up, node not in entered, load[node], node))[:replication]
-        for node in chosen:
+        free, chosen, crowd = set(members), list[NodeId](), Counter[str]()
+        for _ in range(replication):
+            node = min(free, key=lambda one: (one not in up, one not in entered, crowd[racks[one]], load[one], one))
+            free.remove(node)
+            chosen.append(node)
+            crowd[racks[node]] += 1
             load[node] += 1
         # Rotated, so that writers, who try the first replica first, spread over the nodes.
         turn = number % replication
@@ -62,6 +68,11 @@ def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
     """The nodes that new tables may be placed on, running or not."""
     joined = (one for one in catalog.nodes.values() if not one.removed and one.incarnation > 0)
     return [one.id for one in joined if not one.draining and one.id not in leaving]
+
+
+def racks_of(catalog: Catalog) -> dict[NodeId, str]:
+    """The rack of each node; one that did not name any is a rack of its own."""
+    return {node.id: node.rack or f"node {node.id}" for node in catalog.nodes.values()}
 
 
 def holders_needed(settings: SettingsRecord, table: TableRecord) -> int:

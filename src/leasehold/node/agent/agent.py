@@ -71,6 +71,7 @@ class Agent(Reporter):
         published: Published,
         compares_disk: bool,
         directory: str = "DIR",
+        rack: str = "",
         keys: ProofKeys | None = None,
         projection_limits: ProjectionLimits = PROJECTION_LIMITS,
     ) -> None:
@@ -79,6 +80,7 @@ class Agent(Reporter):
         self._name = name
         self._address = address
         self._directory = directory
+        self._rack = rack
         self._coordinators = KnownCoordinators(coordinators, transport, clock, entropy, keys)
         self._vault = vault
         self._clock = clock
@@ -170,6 +172,7 @@ class Agent(Reporter):
             applied=view.revision,
             lineage=view.lineage,
             generation=generation_of(view),
+            rack=self._rack,
         )
         cluster_id, joined = await self._joiner.join(start)
         self._published.session = self._session

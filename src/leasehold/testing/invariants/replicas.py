@@ -1,4 +1,5 @@
-"""Replicas in the end: a bucket has as many as its table wants, on nodes that may have them, and nobody else holds it.
+"""Replicas in the end: a bucket has as many as its table wants, on nodes that may have them, in as many racks as there
+are, and nobody else holds it.
 
 As LIVENESS no check of a state: the simulation calls it at the end of a run, when everything is started, connected and
 resumed. Buckets of which a segment is on no disk any more are left out: nobody can be in sync with them. A write that
@@ -47,7 +48,8 @@ async def settled(oracle: Oracle, *, limit_ns: int = LIMIT_NS) -> int:
 def unsettled(oracle: Oracle) -> str | None:
     """The first bucket whose replicas are not as they should be."""
     records = oracle.history.records.values()
-    nodes = {one.id for one in records if isinstance(one, NodeRecord) and one.member and not one.draining}
+    able = (one for one in records if isinstance(one, NodeRecord) and one.member and not one.draining)
+    racks = {one.id: one.rack or f"node {one.id}" for one in able}
     tables = {one.id: one for one in records if isinstance(one, TableRecord) and one.state is UseState.IN_USE}
     oldest: dict[ObjectId, int] = {}
     for one in records:
@@ -61,20 +63,23 @@ def unsettled(oracle: Oracle) -> str | None:
         if isinstance(one, BucketRecord) and one.table in tables:
             held = segments[one.table, one.bucket]
             waits = oldest.get(one.table, one.retired_below) < one.retired_below
-            wrong = _wrong(one, held, tables[one.table].replication, nodes, waits=waits)
+            wrong = _wrong(one, held, tables[one.table].replication, racks, waits=waits)
             if wrong is not None and all(_is_on_a_disk(oracle, segment) for segment in held):
                 return f"bucket {one.bucket} of table {one.table} {wrong}"
     return None
 
 
 def _wrong(
-    bucket: BucketRecord, segments: list[SegmentRecord], wanted: int, nodes: set[NodeId], *, waits: bool
+    bucket: BucketRecord, segments: list[SegmentRecord], wanted: int, racks: dict[NodeId, str], *, waits: bool
 ) -> str | None:
     replicas = set(bucket.replicas)
-    if len(replicas & nodes) < min(wanted, len(nodes)):
-        return f"has too few replicas: {sorted(replicas)}, {wanted} are wanted, {sorted(nodes)} are there"
+    if len(replicas & racks.keys()) < min(wanted, len(racks)):
+        return f"has too few replicas: {sorted(replicas)}, {wanted} are wanted, {sorted(racks)} are there"
     if len(replicas) > wanted:
         return f"has too many replicas: {sorted(replicas)}, {wanted} are wanted"
+    spread = {racks[node] for node in replicas if node in racks}
+    if len(spread) < min(wanted, len(set(racks.values()))):
+        return f"is on {sorted(replicas)}, in fewer racks than it could be: {sorted(spread)}"
     if bucket.retired and not waits:
         return f"still lies on {sorted(bucket.retired)}"
     known = replicas.union(bucket.retired if waits else ())

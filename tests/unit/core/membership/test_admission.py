@@ -178,8 +178,10 @@ def test_a_join_is_admitted_once_the_lease_before_it_has_ended(held):
     assert join(held=held) == admitted(6)
 
 
-def test_a_join_brings_name_and_address_along():
-    assert join(name="renamed") == admitted(6, name="renamed")
+def test_a_join_brings_name_address_and_rack_along():
+    assert join(name="renamed", rack="r.1") == admitted(6, name="renamed", rack="r.1")
+    there = msgspec.structs.replace(MINE, rack="r.1", draining=True)
+    assert join(record=there) == Admit(node=admitted(6, draining=True).node, previous=there), "a drain goes on"
 
 
 def test_a_join_waits_for_the_lease_before_it():
@@ -243,6 +245,8 @@ def test_a_copy_is_refused_at_once_and_not_made_to_wait():
         ({"session": "short"}, "BAD_NONCE"),
         ({"name": "-"}, "BAD_NAME"),
         ({"name": "0042"}, "BAD_NAME"),
+        ({"rack": "a b"}, "BAD_NAME"),
+        ({"rack": "r" * 64}, "BAD_NAME"),
         ({"name": "n1", "others": [node(1)]}, "NAME_TAKEN"),
         ({"applied": 10}, "AHEAD_OF_CLUSTER"),
         ({"lineage": b"X" * 32}, "DIVERGED"),

@@ -187,6 +187,55 @@ def test_a_node_that_is_away_gets_nothing_and_does_not_count_as_a_copy():
     assert due_buckets(ground(buckets=[bucket(0, 1, 2, 3)]), away={2, 3}) == [], "one of two is too few"
 
 
+# ---------------------------------------------------------------- racks
+
+
+def in_racks(catalog, **racks):
+    """The node n1 is in the rack that `n1` says, and so on."""
+    for name, rack in racks.items():
+        record = catalog.nodes[int(name[1:])]
+        catalog = catalog.changed([put(keys.node(record.id), msgspec.structs.replace(record, rack=rack))])
+    return catalog
+
+
+def test_a_new_bucket_is_placed_in_different_racks_where_there_are_enough():
+    catalog = in_racks(ground(members=(1, 2, 3, 4)), n1="a", n2="a", n3="a", n4="b")
+    options = {"table": 9, "buckets": 3, "serving": (1, 2, 3, 4)}
+    pairs = [set(one.replicas) for one in place(catalog, replication=2, **options)]
+    assert pairs == [{1, 4}, {2, 4}, {3, 4}]
+    assert all(4 in one.replicas for one in place(catalog, replication=3, **options))
+
+
+def test_a_replica_is_added_in_another_rack_though_its_node_is_more_loaded():
+    buckets = [bucket(0, 1), bucket(1, 4, 1), bucket(2, 4, 1)]
+    catalog = in_racks(ground(members=(1, 2, 4), buckets=buckets, segments=[segment(1, 1)]), n1="a", n2="a", n4="b")
+    assert after(catalog)[0][0] == (1, 4)
+
+
+def test_a_bucket_that_lies_in_one_rack_moves_to_another_one():
+    buckets = [bucket(0, 1, 2)]
+    catalog = in_racks(ground(members=(1, 2, 4), buckets=buckets, segments=[segment(1, 1, 2)]), n1="a", n2="a", n4="b")
+    assert due_buckets(catalog) == [(TABLE, 0)]
+    catalog = catalog.changed(placed([(TABLE, 0)], catalog))
+    found = catalog.buckets[TABLE, 0]
+    assert (found.replicas, found.in_sync) == ((1, 2, 4), (1, 2))
+    assert due_buckets(catalog) == [], "it waits for the copy"
+    whole = catalog.changed([put(keys.bucket(TABLE, 0), msgspec.structs.replace(found, in_sync=(1, 2, 4)))])
+    found = whole.changed(placed(due_buckets(whole), whole)).buckets[TABLE, 0]
+    assert (found.replicas, found.retired) == ((1, 4), (2,))
+
+
+@pytest.mark.parametrize(
+    "racks", [{"n1": "a", "n2": "a", "n3": "a"}, {"n1": "a", "n2": "a", "n3": "b"}, {"n1": "a", "n2": "b", "n3": "b"}]
+)
+def test_a_bucket_that_no_move_would_spread_better_stays(racks):
+    catalog = in_racks(
+        ground(tables=[table(replication=3)], buckets=[bucket(0, 1, 2, 3)], members=(1, 2, 3, 4)), **racks
+    )
+    assert due_buckets(in_racks(catalog, n4="a")) == []
+    assert due_buckets(catalog) == ([(TABLE, 0)]), "a node without a rack is one of its own"
+
+
 # ---------------------------------------------------------------- more replicas than a table wants
 
 

@@ -79,6 +79,7 @@ class Join(BaseMessage, frozen=True, kw_only=True, tag="join/1"):
     """The oldest version that this program speaks; `protocol` is the newest."""
     capabilities: tuple[str, ...] = ()
     proof: bytes | None = None
+    rack: str = ""
 
 
 class JoinAnswer(BaseMessage, frozen=True, kw_only=True, tag="join-answer/1"):

@@ -123,3 +123,5 @@ class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
     """What the program of this incarnation can do beyond what every version can."""
     draining: bool = False
     """It gives up its buckets, and gets none (`core.membership.drain`)."""
+    rack: str = ""
+    """What it may share a fate with other nodes by, as its process said; empty if it said nothing."""
