@@ -2,6 +2,7 @@
 
 from leasehold.core.words.messages import ClusterStatus, NodeRemoved, RemoveNode, Rows
 from leasehold.ids import NodeId
+from leasehold.limits.scrub import SCRUB_EVERY_MIN_NS
 from leasehold.testing.cluster import SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from tests.sim.data_words import Ground, simulate
@@ -52,6 +53,25 @@ def test_what_only_one_node_should_hold_counts_as_lost_once_it_says_that_it_has_
         node.start(ground.group)
         await ground.wait_for(node.guard)
         assert await counted(ground, number) == (0, 0, 0, 0), "it has been brought back"
+        assert await ground.read()
+
+    simulate(scenario)
+
+
+def test_what_only_one_node_holds_counts_as_lost_while_its_disk_can_t_read_it() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=1)
+        await ground.cluster.sql("ALTER CLUSTER SET scrub_every = '1m'")
+        await ground.write(20)
+        (record,) = ground.manifest()
+        (number,) = record.holders
+        disk = ground.node(number).data.disk
+        disk.failing = True
+        await ground.clock.sleep_until(ground.clock.now_ns() + SCRUB_EVERY_MIN_NS)
+        await comes_to(ground, number, (1, 1, 0, 1))
+        disk.failing = False
+        await ground.clock.sleep_until(ground.clock.now_ns() + SCRUB_EVERY_MIN_NS)
+        await comes_to(ground, number, (0, 0, 0, 0))
         assert await ground.read()
 
     simulate(scenario)

@@ -24,8 +24,8 @@ def copies_lines(status: ClusterStatus) -> list[str]:
     if removed > 0:
         lines.append(f"lost: {segments(removed)}; no node holds them, and scans of their tables end with SEGMENTS_LOST")
     lines.extend(
-        f"lost: {segments(count)} that only {name} should hold, and their files are missing; restore its disk and start"
-        f" it again, or give them up with `leasehold node remove {name} --force`"
+        f"lost: {segments(count)} that only {name} should hold, and their files are missing or damaged; restore its"
+        f" disk and start it again, or give them up with `leasehold node remove {name} --force`"
         for name, count in lacked.items()
     )
     return lines

@@ -104,8 +104,20 @@ def down(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
 
 
 @app.command()
-def status(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+def status(
+    directory: Dir = DEFAULT_DIR,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Show the copies of each table instead, and what is at risk.")
+    ] = False,
+    user: User = None,
+    output: Out = Output.TABLE,
+) -> None:
     """Show the coordinators, the nodes and their leases, as the leader sees them."""
+    if tables:
+        from leasehold.cli.tables import show_copies
+
+        show_copies(directory, user, output)
+        return
     from leasehold.cli.status import show_cluster
     from leasehold.client.coordinators import Coordinators
 

@@ -81,3 +81,5 @@ REASON_CHARACTERS_MAX: Final = 400
 """Of the reason of each replica, in the error of a reader or writer that gives up."""
 TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
 """Of each address that a fenced node names, so that a bucket's other replicas fit into one error."""
+STATUS_TABLES_SHOWN: Final = 30
+"""Tables, and risks, that `leasehold status --tables` shows: one screen."""

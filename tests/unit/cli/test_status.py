@@ -142,7 +142,7 @@ def test_what_a_node_should_hold_and_has_no_file_of_is_told_with_what_to_do(caps
     removed, lacked = shown(capsys, node, Output.TABLE, 3, 3, lacks).splitlines()[-2:]
     assert removed.startswith("lost: 1 segment; no node holds them")
     assert lacked.startswith(
-        "lost: 2 segments that only node-1 should hold, and their files are missing; restore its disk"
+        "lost: 2 segments that only node-1 should hold, and their files are missing or damaged; restore its disk"
     )
     assert "leasehold node remove node-1 --force" in lacked
     assert json.loads(shown(capsys, node, Output.JSON, 3, 3, lacks))["nodes"][0]["segments_lacked"] == 2

@@ -1,12 +1,13 @@
 """Databases, tables and views as SHOW and DESCRIBE tell them."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rpds import HashTrieMap
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.replicas.copies import holders_if_few, is_full
 from leasehold.core.replicas.replication import present_holders
 from leasehold.core.words import statements
 from leasehold.core.words.durations import render_duration
@@ -16,6 +17,10 @@ from leasehold.core.words.records import TableRecord, UseState, ViewRecord
 from leasehold.ids import BucketNumber, NodeId, ObjectId
 
 R = TypeVar("R", TableRecord, ViewRecord)
+TABLE_COLUMNS: Final = (
+    *("database", "table", "buckets", "replication", "rows", "bytes"),
+    *("buckets_in_sync", "buckets_alone", "buckets_lost", "segments_short", "bytes_short"),
+)
 
 
 def databases(_question: statements.ShowDatabases, catalog: Catalog) -> Rows:
@@ -30,12 +35,28 @@ def database(question: statements.DescribeDatabase, catalog: Catalog) -> Rows:
 
 
 def tables(question: statements.ShowTables, catalog: Catalog) -> Rows:
+    """Tables with their size and their copies: the buckets that enough nodes hold whole, those with segments that one
+    node alone holds, and those with segments that no node holds; the segments to be copied, and their bytes."""
     rows: list[Row] = []
     for owner, table in _in_use(catalog.tables, catalog, question.database):
-        written = (catalog.segments.get((table.id, BucketNumber(number))) for number in range(table.buckets))
-        size = sum(segment.rows for segments in written if segments is not None for segment in segments.values())
-        rows.append((owner, table.name, table.buckets, table.replication, size))
-    return rows_of(("database", "table", "buckets", "replication", "rows"), sorted(rows), catalog)
+        size = size_bytes = in_sync = alone = lost = short = short_bytes = 0
+        for number in range(table.buckets):
+            key = (table.id, BucketNumber(number))
+            bucket, segments = catalog.buckets.get(key), (catalog.segments.get(key) or {}).values()
+            size += sum(segment.rows for segment in segments)
+            size_bytes += sum(segment.size_bytes for segment in segments)
+            if bucket is not None and is_full(bucket, catalog):
+                in_sync += 1
+                continue
+            few = [(len(holders), one) for one in segments if (holders := holders_if_few(one, catalog)) is not None]
+            short += len(few)
+            short_bytes += sum(one.size_bytes for _, one in few)
+            fewest = min((count for count, _ in few), default=None)
+            alone += fewest == 1
+            lost += fewest == 0
+        about = owner, table.name, table.buckets, table.replication
+        rows.append((*about, size, size_bytes, in_sync, alone, lost, short, short_bytes))
+    return rows_of(TABLE_COLUMNS, sorted(rows), catalog)
 
 
 def views(question: statements.ShowViews, catalog: Catalog) -> Rows:

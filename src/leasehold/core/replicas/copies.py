@@ -65,7 +65,7 @@ def tallied(catalog: Catalog) -> dict[BucketKey, CopyTally]:
     nodes hold whole."""
     found: dict[BucketKey, CopyTally] = {}
     for key, bucket in catalog.buckets.items():
-        if _is_full(bucket, catalog):
+        if is_full(bucket, catalog):
             continue
         few = (holders_if_few(one, catalog) for one in catalog.segments.passing(key))
         tally = Counter(one for one in few if one is not None)
@@ -74,7 +74,7 @@ def tallied(catalog: Catalog) -> dict[BucketKey, CopyTally]:
     return found
 
 
-def _is_full(bucket: BucketRecord, catalog: Catalog) -> bool:
+def is_full(bucket: BucketRecord, catalog: Catalog) -> bool:
     """Whether enough nodes hold all of its segments."""
     table = catalog.tables.get(bucket.table)
     return table is None or sum(is_present(node, catalog) for node in bucket.in_sync) >= table.replication
