@@ -375,7 +375,7 @@ class MemoryFile:
         self._disk.check()
         if self._disk.disk.failing:
             self.discard()
-            raise Definite("Input/output error", code=ErrorCode.DISK_ERROR, hint="check the disk")
+            raise Definite("the disk fails at a write", code=ErrorCode.DISK_ERROR, hint="check the disk")
         if self._disk.disk.full:
             self.discard()
             raise Refused("no space is left", code=ErrorCode.DISK_FULL, hint="free space on this disk, then try again")

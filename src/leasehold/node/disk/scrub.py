@@ -10,8 +10,9 @@ that is restarted often reads all its files in time too. A file that the scrub f
 | the file is deleted once the durable catalog does not name this node     | `core/replicas/reconcile.py` |
 | the segment is fetched from another node, verified and reported as held  | `node/disk/reconciler.py` |
 
-So the last copy stays, however damaged: another tool may get rows out of it, and a disk that failed for a moment may
-give it back. Each pass reads it again, and names it.
+The leader decides it, since a node knows only what its catalog says of the others: of two nodes that share a failing
+store, each would give up its copy for that of the other one. So the last copy stays, however damaged: another tool may
+get rows out of it, and a disk that failed for a moment may give it back. Each pass reads it again, and names it.
 """
 
 import logging
