@@ -265,6 +265,8 @@ class MemoryDisk:
         if content is None:
             return False
         await rest(content.size_bytes)
+        if self.disk.failing:
+            self._published.disk_failing = True
         return self.disk.content(file_of_record(record)) is not None and not self._is_whole(record)
 
     async def fetch(

@@ -237,8 +237,9 @@ class Disk(Protocol):
         ...
 
     async def is_damaged(self, record: SegmentRecord, rest: Callable[[int], Awaitable[None]]) -> bool:
-        """Whether the segment is here and differs from the manifest, or can't be read from the disk. The file stays
-        where it is. `rest` is awaited after each piece, with its number of bytes. Raises as `verify`."""
+        """Whether the segment is here and differs from the manifest, or can't be read from the disk, which is published
+        as failing then. The file stays where it is. `rest` is awaited after each piece, with its number of bytes.
+        Raises as `verify`."""
         ...
 
     async def fetch(

@@ -1,6 +1,7 @@
 """The disk port over real files and Flight; each call runs on a worker thread."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
@@ -70,6 +71,8 @@ class LocalDisk:
             return False
         except Corrupt as error:
             log.warning("%s", error.text)
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO:
+                self._published.disk_failing = True
             return True
         return False
 

@@ -2,7 +2,8 @@
 
 Each file is read whole once in `scrub_every`, one after the other in even intervals, and no faster than
 SCRUB_BYTES_PER_SECOND. A file that a reader failed over is read first. Where a process begins is random, so that a node
-that is restarted often reads all its files in time too. A file that the scrub finds damaged is no copy any more:
+that is restarted often reads all its files in time too. When the disk fails to read a file, all files are read in one
+pass without pauses. A file that the scrub finds damaged is no copy any more:
 
 | step                                                                     | decided in |
 | the leader hears that this node lacks the segment                        | `node/disk/reconciler.py` |
@@ -69,6 +70,8 @@ class SegmentScrub:
         self._due_ns: int | None = None
         """When the next file is due."""
         self._files = 1
+        self._urgent = 0
+        """So many files and buckets are not waited for."""
         self._counted_ns = -SCRUB_COUNT_NS
 
     async def run(self) -> NoReturn:
@@ -101,6 +104,9 @@ class SegmentScrub:
             now_ns = self._clock.now_ns()
             if now_ns >= self._counted_ns + SCRUB_COUNT_NS:
                 self._files, self._counted_ns = self._kept(), now_ns
+            if self._urgent:
+                self._urgent -= 1
+                return
             every_ns = self._every_ns // (self._files + buckets)
             if self._due_ns is None:
                 self._due_ns = now_ns + every_ns * (self._begin % _PARTS) // _PARTS
@@ -145,6 +151,8 @@ class SegmentScrub:
         was_damaged = self._suspects.is_damaged(one)
         self._suspects.found(one, damaged=damaged)
         if damaged:
+            if self._published.disk_failing and not was_damaged:
+                self._urgent = self._files + len(assigned(self._agent.durable, self._published.node))
             _tell(entry, self._published.node, self._agent.durable)
         elif was_damaged:
             log.info("segment %s of table %d can be read again", one.segment, one.table)

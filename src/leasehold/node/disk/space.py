@@ -1,7 +1,8 @@
 """Whether the disk of a node is full or fails: shown to people, nothing is decided by it.
 
 It is full from a write of rows, of the serve log or of the vault that finds no space, until a trial write succeeds. It
-fails from a write of rows or of the serve log that meets another error, such as a sync that fails, in the same way.
+fails from a write of rows or of the serve log that meets another error, such as a sync that fails, or from a file that
+the scrub can't read, in the same way.
 """
 
 import asyncio

@@ -233,6 +233,25 @@ def test_damage_is_noted_and_told_and_ends_when_the_file_can_be_read_again(caplo
     simulated(main)
 
 
+def test_once_the_disk_fails_to_read_a_file_all_files_are_read_at_once() -> None:
+    async def main(_random: Random) -> None:
+        ground = Ground(every_ns=1_000 * HOUR_NS)
+        await ground.after(SLACK_NS)
+        ground.published.suspects.suspect(OnDisk(TABLE, 0, ground.names[0]))
+        ground.disk.wrong = {ground.names[0]}
+        ground.published.disk_failing = True
+        read = await ground.after(SLACK_NS)
+        assert set(read) >= set(ground.names)
+        assert len(read) <= len(ground.names) + 1
+        assert await ground.after(HOUR_NS) == [], "once"
+        ground.disk.wrong = {ground.names[0], ground.names[1]}
+        ground.published.disk_failing = False
+        ground.published.suspects.suspect(OnDisk(TABLE, 0, ground.names[1]))
+        assert await ground.after(HOUR_NS) == [ground.names[1]], "that file differs, and the disk can read"
+
+    simulated(main)
+
+
 def test_a_file_is_read_no_faster_than_the_rate() -> None:
     async def main(_random: Random) -> None:
         ground = Ground(every_ns=60 * SECOND_NS)

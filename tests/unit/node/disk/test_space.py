@@ -1,18 +1,26 @@
 """A full disk is noted by whoever finds it full, and until a trial write finds space."""
 
 import asyncio
+import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
+from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.errors import Definite, Refused
+from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.limits.node_disk import DISK_TRIAL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent.published import Published
+from leasehold.node.disk.disk_port import LocalDisk
 from leasehold.node.disk.space import TRIAL_FILE, noting, watch_space
+from leasehold.storage import segment
+from leasehold.storage.files import SegmentFiles
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
+from tests.conformance.segment_disk_ground import record_of
 
 
 def test_only_a_write_that_found_no_space_fills_the_disk() -> None:
@@ -27,6 +35,30 @@ def test_only_a_write_that_found_no_space_fills_the_disk() -> None:
         raise Refused("no space", code="DISK_FULL")
     assert published.disk_full
     assert caught.value.code == "DISK_FULL"
+
+
+async def test_a_file_that_can_t_be_read_shows_that_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published, files = Published(), SegmentFiles(tmp_path)
+    files.open()
+    disk = LocalDisk(files, published, lambda: 0)
+    one = OnDisk(ObjectId(3), BucketNumber(0), SegmentId(f"{1:032x}-{1:032x}"))
+    with files.create(one.table, one.bucket, one.segment) as file:
+        file.write(b"rows")
+        file.finish()
+
+    async def rest(_bytes: int) -> None:
+        pass
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    assert await disk.is_damaged(record_of(one, 4, bytes(32)), rest)
+    assert not published.disk_failing, "its bytes differ, and could be read"
+    monkeypatch.setattr(segment.os, "posix_fadvise", fail)
+    assert await disk.is_damaged(record_of(one, 4, bytes(32)), rest)
+    assert published.disk_failing
 
 
 def test_it_is_full_until_a_trial_finds_space(

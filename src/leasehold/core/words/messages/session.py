@@ -66,7 +66,7 @@ class Renewal(NodeMessage, frozen=True, kw_only=True, tag="renewal/1"):
     disk_full: bool = False
     """The node's disk takes no writes now; for people, nothing is decided by it."""
     disk_failing: bool = False
-    """The same for errors of the disk other than a lack of space."""
+    """The same for errors of the disk other than a lack of space, at a read too."""
 
 
 class Grant(BaseMessage, frozen=True, kw_only=True, tag="grant/1"):
