@@ -8,6 +8,8 @@ import pytest
 from leasehold.core.data.node_removal import remove_node
 from leasehold.core.words.messages import NodeStatus
 from leasehold.errors import Refused
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import AT_LENGTH, SimulatedNode
 from tests.sim.data_words import TABLE, Ground, simulate
 from tests.sim.test_copies import buckets, set_replication
@@ -114,14 +116,31 @@ def test_the_drain_of_a_node_goes_on_with_the_next_leader_and_with_its_next_proc
         await ground.create(replication=2, buckets=3)
         await ground.write(30)
         before = await ground.read()
+        node = ground.node(1)
         await alter(ground, 1, "DRAIN")
         await ground.cluster.kill_coordinator()
-        await ground.node(1).kill()
+        await node.kill()
         await ground.cluster.start_coordinator(ground.group)
         await ground.wait_for(lambda: not any(1 in one.replicas for one in buckets(ground)))
-        ground.node(1).start(ground.group)
+        node.start(ground.group)
+        await ground.wait_for(lambda: node.guard() is not None)
         await empty(ground, 1)
         assert await ground.read() == before
+
+    simulate(scenario)
+
+
+def test_a_drain_waits_for_no_turn_of_the_housekeeping():
+    """Neither before copies are made nor before replicas go."""
+
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=2, buckets=6)
+        await ground.write(30)
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
+        await alter(ground, 1, "DRAIN")
+        await until(ground, 1, lambda one: one.stage == "DRAINED")
+        assert now_s() - began_s < HOUSEKEEPING_INTERVAL_NS / SECOND_NS
 
     simulate(scenario)
 

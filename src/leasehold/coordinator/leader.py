@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final
 
@@ -48,7 +48,8 @@ from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Definite, Indefinite, Refused
 from leasehold.ids import NODE_ADDRESS, NodeId
-from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS, REPAIR_GATHER_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.wire.ports import PEER, Clock, Duplex, Entropy, Passwords, Threads
 
@@ -183,6 +184,7 @@ class Leader:
         self._group.create_task(self._writer.run())
         self._group.create_task(self._procedures.close_behind())
         self._group.create_task(self._keep_house())
+        self._group.create_task(self._keep_replicas())
         self._group.create_task(self._topology.run())
         self._group.create_task(self._retaining.run())
         if self._leadership.deadline_ns() is not None:
@@ -346,10 +348,21 @@ class Leader:
                 await self._registration.give_up()
                 await self._roster.forget()
                 await self._housekeeping.keep()
-                await self._repair.keep()
                 await self._leasing.lower_largest_lease(self._writer)
             except Definite as error:
                 log.warning("housekeeping failed, retrying: %s", error)
+
+    async def _keep_replicas(self) -> None:
+        """Each HOUSEKEEPING_INTERVAL_NS, and REPAIR_GATHER_NS after that is wanted."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HOUSEKEEPING_INTERVAL_NS / SECOND_NS):
+                    await self._repair.wanted.wait()
+                    await self._clock.sleep_until(self._clock.now_ns() + REPAIR_GATHER_NS)
+            try:
+                await self._repair.keep()
+            except Definite as error:
+                log.warning("repair failed, retrying: %s", error)
 
     async def _look_at_the_store(self) -> bool:
         """Whether the meta storage answers; raises its error if it never will again."""

@@ -3,10 +3,12 @@ that are no replicas any more (`core/replicas/retired.py`), and counts segments 
 (`core/replicas/copies.py`).
 
 All buckets are looked at after changes of node records and of the replication of a table, once a node has been away for
-too long (`core/replicas/absence.py`), and once it is back; those that have too many
-replicas after each change of theirs. As in all housekeeping, what is due is found on a thread and written in slices.
+too long (`core/replicas/absence.py`), and once it is back; those that have too many replicas after each change of
+theirs. As in all housekeeping, what is due is found on a thread and written in slices. What a person waits for is
+`wanted` soon: a drain, another replication, and a replica that can go since others are in sync.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -46,6 +48,8 @@ class Repair:
         self._leaving = leaving
         self._leased = leased
         self._now_ns = now_ns
+        self.wanted = asyncio.Event()
+        """Whether `keep` should not wait for its turn."""
         self._absences = Absences()
         self._away: frozenset[NodeId] = frozenset()
         """The nodes whose buckets get other replicas, as of the last look."""
@@ -63,6 +67,7 @@ class Repair:
         was_due = self.copies.is_due
         if placement.wants_other_replicas(batch.changes, self.copies.catalog, catalog):
             self._due = True
+            self.wanted.set()
             self.copies.count_anew()
         self.copies.committed(batch.changes, catalog)
         if self.copies.is_due and not was_due:
@@ -72,13 +77,18 @@ class Repair:
             for key in (keys.bucket_of(one.key) for one in batch.changes if one.key.startswith(keys.BUCKETS))
             if placement.has_surplus(key, catalog)
         )
+        if self._surplus:
+            self.wanted.set()
         for node in changed_nodes(batch, catalog):
             is_gone = node.removed and node.incarnation > 0  # otherwise it has never held anything
             self._gone = self._gone or is_gone
             self._due = self._due or is_gone or node.member or node.draining
+            if node.draining:
+                self.wanted.set()
 
     async def keep(self) -> None:
         """Does all that is due. Raises `Definite` if the meta storage declines; then it is due again."""
+        self.wanted.clear()
         self._look()
         if self.copies.is_due:
             self.copies.counted(await self._threads.run(partial(tallied, self.copies.begin())))
