@@ -181,7 +181,7 @@ MUTANTS = (
         fact="a join that doesn't wait",
         edits=(
             Edit("decide_join", "held is not None and held.closed is None and now_ns < held.bound_ns", "False"),
-            Edit("Grantor._close", "held.closed is not None or now_ns >= held.bound_ns", "True"),
+            Edit("Grantor._on_closed", "held.closed is not None or now_ns >= held.bound_ns", "True"),
         ),
         hunters=(
             "tests/scenarios/test_identity_clusters.py::test_a_join_waits_for_the_lease_before_it_and_no_longer",

@@ -6,6 +6,8 @@ from tests.mutants.patch import Edit
 SCENARIOS = "tests/scenarios/test_lease.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 LEADERS = "tests/scenarios/test_lease_leaders.py"
+ENDS = "tests/scenarios/test_reported_ends.py"
+OLDER_END = "test_a_late_report_of_the_process_before_leaves_the_one_that_lives_alone"
 SURRENDER = "Surrender(node=self._node, incarnation=self._incarnation, session=self._session)"
 AT_ONCE = "a simulated guard runs in one instant: only the lease world takes its readings apart"
 
@@ -208,6 +210,36 @@ MUTANTS = (
         ),
         hunters=("tests/unit/core/lease/test_grantor.py",),
         unseen="a session carries nothing twice, and what is left of one ends with it",
+    ),
+    Mutant(
+        name="a report of an older process's end heard",
+        invariant="INV-ID-2",
+        rule="the report of an end counts for its own incarnation and process alone",
+        edits=(
+            Edit("Grantor._on_end_reported", "report.incarnation != held.incarnation", "False"),
+            Edit("Grantor._on_end_reported", "not proves_end(report.proof, held.end_hash)", "False"),
+            Edit("Sessions.process_ended", "report.incarnation < node.incarnation", "False"),
+        ),
+        hunters=("tests/unit/core/lease/test_grantor.py", f"{ENDS}::{OLDER_END}"),
+    ),
+    Mutant(
+        name="a report of an end believed without its proof",
+        invariant="INV-ID-2",
+        rule="the report of an end has to prove that it is of this very process",
+        edits=(Edit("Grantor._on_end_reported", "not proves_end(report.proof, held.end_hash)", "False"),),
+        hunters=("tests/unit/core/lease/test_grantor.py", ENDS),
+        unseen="no simulated supervisor reports what is not so",
+    ),
+    Mutant(
+        name="an end reported before all of the process is gone",
+        invariant="INV-BARRIER-1",
+        rule="a supervisor reports the end of a process once every thread of it is gone",
+        edits=(
+            Edit("Child.run", "self._pidfd in ready", "True"),
+            Edit("Child.run", "os.waitpid(self._pid, 0)", "os.waitpid(self._pid, os.WNOHANG)"),
+        ),
+        hunters=("tests/unit/cli/test_supervisor.py",),
+        unseen="the simulator has no kernel: it sends what a supervisor sends, once the process has ended",
     ),
     Mutant(
         name="acks kept across a join",

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import msgspec
 
 from leasehold.core.lease.grantor import Grantor
-from leasehold.core.lease.grants import RefuseRenewal, RenewalReceived, SurrenderReceived
+from leasehold.core.lease.grants import AcceptEndReport, RefuseRenewal, RenewalReceived, SurrenderReceived
 from leasehold.core.lease.holder import NO_LEASE, GrantReceived, Holder, Pass, PublishLease
 from leasehold.core.words.messages import Renewal, RenewalRefused
+from leasehold.core.words.records import SettledHow
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.testing.leases.ground import SETTINGS, Parts
 
@@ -91,6 +92,17 @@ class HearsOldSurrenders(Grantor):
                 surrender = msgspec.structs.replace(event.surrender, incarnation=held.incarnation, session=session)
                 event = SurrenderReceived(surrender=surrender)
         return super().step(event, now_ns)
+
+
+class BelievesEveryEndReport(Grantor):
+    """Takes every report of an end for one of the newest process."""
+
+    def _on_end_reported(self, report, now_ns):
+        held = self._held.get(report.node)
+        if held is None:
+            return ()
+        self._close(report.node, held, SettledHow.ENDED, now_ns)
+        return (AcceptEndReport(),)
 
 
 class FollowsTheBound(Grantor):
@@ -177,5 +189,8 @@ BREAKS = {
     "serves by a flag": Break("INV-SERVE-1", Parts(guard=guard_by_flag, holder=RaisesAFlag)),
     "an old incarnation heard": Break("INV-ID-2", Parts(grantor=HearsOldIncarnations)),
     "an old surrender heard": Break("INV-ID-2", Parts(grantor=HearsOldSurrenders)),
+    "an old report of an end heard": Break("INV-ID-2", Parts(grantor=BelievesEveryEndReport)),
+    "an old report of an end ends a live lease": Break("INV-LEASE-1", Parts(grantor=BelievesEveryEndReport)),
+    "an old report of an end lets a barrier proceed": Break("INV-BARRIER-1", Parts(grantor=BelievesEveryEndReport)),
     "an old surrender ends a live lease": Break("INV-LEASE-1", Parts(grantor=HearsOldSurrenders)),
 }

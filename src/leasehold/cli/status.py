@@ -26,6 +26,7 @@ _ENDS: Final = {
     "GONE": "its connection was closed {ago} s ago: its process has ended, or can't reach the coordinator",
     "CLOSED": "its process closed the session {ago} s ago",
     "SURRENDERED": "it was stopped cleanly {ago} s ago",
+    "ENDED": "its process ended {ago} s ago, as its supervisor reports; that process's log says more",
     "REFUSED": "the coordinator ended its session {ago} s ago; the coordinator's log says why",
 }
 """What status says about a node that is not connected, by the end of its last session."""

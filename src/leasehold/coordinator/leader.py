@@ -230,6 +230,8 @@ class Leader:
                 return await self._registration.join(request)
             case messages.AskIncarnation():
                 return await self._registration.newest_incarnation(request)
+            case messages.ReportProcessEnd():
+                return self._sessions.process_ended(request)
             case messages.ReportCoordinator():
                 return await self._roster.take(request)
             case messages.Login():

@@ -11,6 +11,7 @@ from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.holder import Pass, guard
+from leasehold.core.words.messages import ReportProcessEnd
 from leasehold.errors import Definite, Indefinite, Superseded
 from leasehold.limits.log import STORE_TRY_NS
 from leasehold.limits.units import SECOND_NS
@@ -52,6 +53,8 @@ class SimulatedNode:
         self.clock = SimulatedClock(cluster.loop, drift_ppm=drift_ppm, offset_ns=cluster.random.randrange(SECOND_NS))
         self.published = Published(TaskCondition(self.clock))
         self.agent: Agent | None = None
+        self.end_report: tuple[tuple[str, ...], ReportProcessEnd] | None = None
+        """What its supervisor sends, and where, once its newest process has ended."""
         self.task: asyncio.Task[None] | None = None
         if cluster.watch is not None:
             cluster.watch.vault(name, self.disk)
@@ -73,7 +76,10 @@ class SimulatedNode:
             self.published = Published(TaskCondition(self.clock))
         else:
             self.published = watch.published(self.name, self.clock)
-        self.agent = None
+        self.agent = self.end_report = None
+
+    def _hand_over(self, coordinators: tuple[str, ...], report: ReportProcessEnd) -> None:
+        self.end_report = coordinators, report
 
     async def _run_to_end(self, port: int, on_end: Callable[[Definite], None]) -> None:
         try:
@@ -126,6 +132,7 @@ class SimulatedNode:
                 directory=self.name,
                 rack=self.rack,
                 keys=self.cluster.keys,
+                on_session=self._hand_over,
             )
             await self.data.run_beside(
                 self.agent,

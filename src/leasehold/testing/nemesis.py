@@ -30,6 +30,7 @@ from leasehold.testing.ambush import StatementPlace, reached
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
 from leasehold.testing.compaction import Compacting
 from leasehold.testing.copies import NodeCopies
+from leasehold.testing.end_reports import EndReports
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.replacement import Replacing
@@ -43,6 +44,8 @@ STRIKE_PATIENCE_S: Final = 5.0
 """How long a strike waits for a statement, or a node, to reach its place."""
 LINGER_MAX_S: Final = 2.0
 """How long a process is still there after it has handed over."""
+REPORTED: Final = 0.7
+"""How often the supervisor of a process that was killed lives on and reports that."""
 JUMP_MAX_NS: Final = 5 * SECOND_NS
 AWAY_MAX_NS: Final = 2 * TOPOLOGY_GRACE_NS
 
@@ -68,6 +71,7 @@ class Nemesis:
         self._away_until_ns: dict[str, int] = {}
         self._compacting = Compacting(cluster)
         self._store = StoreFaults(cluster, random, oracle)
+        self._end_reports = EndReports(cluster, group)
         self._copies = NodeCopies(cluster, group, random, oracle)
         self.replacing = Replacing(cluster, oracle)
         self.faults: Counter[str] = Counter()
@@ -173,6 +177,8 @@ class Nemesis:
     async def _end(self, node: SimulatedNode, *, silent: bool = False) -> None:
         self._copies.back_up(node)
         await node.kill(silent=silent)
+        if not silent and self._random.random() < REPORTED and self._end_reports.send(node):
+            self.faults["end reported"] += 1
         if node.name in self._paused:
             self._resume(node)
 

@@ -15,7 +15,7 @@ from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import GrantorEffect, HeldLease
 from leasehold.core.lease.holder import Lease, Pass
 from leasehold.core.words.lineage import GENESIS
-from leasehold.core.words.messages import Cutoff, Grant, Receipt, Renewal, Surrender
+from leasehold.core.words.messages import Cutoff, Grant, Receipt, Renewal, ReportProcessEnd, Surrender
 from leasehold.core.words.records import BarrierReceipt, IdentityRecord, NodeRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import (
@@ -154,7 +154,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """A leader took a message of a node: the node's lease before and after, and the effects."""
 
     leader: LeaderSeen
-    message: Renewal | Surrender
+    message: Renewal | Surrender | ReportProcessEnd
     same_session: bool
     """Whether it came from the session that the leader knew before."""
     before: HeldLease | None

@@ -4,6 +4,7 @@ Observation changes nothing: each watched part is a subclass of the production c
 in where the runtime takes that part anyway. `Watch` makes these parts.
 """
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,8 +14,10 @@ from leasehold.core.lease.barrier import Proceed
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import (
     BarrierRequested,
+    EndReportReceived,
     GrantorEffect,
     GrantorEvent,
+    HeldLease,
     IncarnationJoined,
     LeadershipEnded,
     LeadershipExtended,
@@ -28,7 +31,7 @@ from leasehold.core.lease.holder import NO_LEASE, Lease
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
-from leasehold.core.words.messages import Renewal, Surrender
+from leasehold.core.words.messages import Renewal, ReportProcessEnd, Surrender
 from leasehold.core.words.operations import Txn, TxnResult
 from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, LogPosition, NodeRecord, Record
 from leasehold.error_codes import ErrorCode
@@ -294,16 +297,17 @@ def watched_grantor(oracle: Oracle, name: str, clock: RealClock, kind: type[Gran
             oracle.leads(self._seen)
 
         def step(self, event: GrantorEvent, now_ns: int) -> tuple[GrantorEffect, ...]:
-            if isinstance(event, RenewalReceived):
-                return self._hear(event, event.renewal, now_ns)
-            if isinstance(event, SurrenderReceived):
-                return self._hear(event, event.surrender, now_ns)
+            message = _message_in(event)
+            if message is not None:
+                return self._hear(event, message, now_ns)
             _note(oracle, self._seen, event, now_ns)
             return self._told(super().step(event, now_ns))
 
-        def _hear(self, event: GrantorEvent, message: Renewal | Surrender, now_ns: int) -> tuple[GrantorEffect, ...]:
+        def _hear(
+            self, event: GrantorEvent, message: Renewal | Surrender | ReportProcessEnd, now_ns: int
+        ) -> tuple[GrantorEffect, ...]:
             before = self.held(message.node)
-            same = before is not None and self._session_hash(message.session) == before.session_hash
+            same = before is not None and _is_of(message, before, self._session_hash)
             effects = super().step(event, now_ns)
             oracle.saw(
                 Heard(
@@ -332,6 +336,24 @@ def watched_grantor(oracle: Oracle, name: str, clock: RealClock, kind: type[Gran
             return effects
 
     return WatchedGrantor
+
+
+def _message_in(event: GrantorEvent) -> Renewal | Surrender | ReportProcessEnd | None:
+    match event:
+        case (
+            RenewalReceived(renewal=message) | SurrenderReceived(surrender=message) | EndReportReceived(report=message)
+        ):
+            return message
+        case _:
+            return None
+
+
+def _is_of(
+    message: Renewal | Surrender | ReportProcessEnd, held: HeldLease, session_hash: Callable[[Session], bytes]
+) -> bool:
+    if isinstance(message, ReportProcessEnd):
+        return hashlib.sha256(message.proof).digest() == held.end_hash
+    return session_hash(message.session) == held.session_hash
 
 
 def _note(oracle: Oracle, seen: LeaderSeen, event: GrantorEvent, now_ns: int) -> None:

@@ -3,6 +3,7 @@
 from leasehold.core.lease.barrier import Proceed
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import (
+    EndReportReceived,
     HeldLease,
     RefuseRenewal,
     Registered,
@@ -11,8 +12,9 @@ from leasehold.core.lease.grants import (
     SendGrant,
     SurrenderReceived,
 )
+from leasehold.core.lease.process_end import end_hash, end_proof
 from leasehold.core.words.lineage import GENESIS
-from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, ReportProcessEnd, Surrender
 from leasehold.core.words.records import BarrierReceipt, SettingsRecord, SettledNode
 
 # Without drift the numbers are plain: a bound is the receive time + 3000 + 500.
@@ -22,8 +24,17 @@ SETTINGS = SettingsRecord(
 ELECTED, SEED_BOUND = 1_000, 4_500
 
 
+def proof(session):
+    return end_proof("t" * 32, session)
+
+
 def member(incarnation, session_hash):
-    return Registered(incarnation=incarnation, session_hash=session_hash, member=True)
+    """Its end proof follows from its session too."""
+    return Registered(incarnation=incarnation, session_hash=session_hash, member=True, end_hash=_end_hash(session_hash))
+
+
+def _end_hash(session_hash):
+    return b"" if session_hash is None else end_hash(proof(session_hash.decode()))
 
 
 def grantor(*, leads_until_ns=None, largest=0, settings=SETTINGS, registered=None):
@@ -58,6 +69,11 @@ def surrender(node=1, incarnation=3, session="s3"):
     return SurrenderReceived(surrender=Surrender(node=node, incarnation=incarnation, session=session))
 
 
+def ended(node=1, incarnation=3, session="s3"):
+    report = ReportProcessEnd(cluster_id="c", node=node, incarnation=incarnation, proof=proof(session))
+    return EndReportReceived(report=report)
+
+
 def granted(sequence, *, node=1, request=1, duration_ns=3_000, floor=7):
     answer = Grant(request=request, term=4, sequence=sequence, duration_ns=duration_ns, floor=floor)
     return SendGrant(node=node, grant=answer)
@@ -67,7 +83,9 @@ def refused(code, text, *, node=1, request=1):
     return RefuseRenewal(refused=RenewalRefused(request=request, code=code, text=text))
 
 
-def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3", required=0):
+def held(
+    bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3", required=0, known_end=None
+):
     return HeldLease(
         incarnation=incarnation,
         session_hash=session_hash,
@@ -75,6 +93,7 @@ def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, sessi
         applied=applied,
         closed=closed,
         required=required,
+        end_hash=_end_hash(session_hash) if known_end is None else known_end,
     )
 
 

@@ -16,7 +16,7 @@ from leasehold.core.lease.barrier import Fail, KeepWaiting, Proceed
 from leasehold.core.lease.drift import lasts_ns
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import GrantorEvent
-from leasehold.core.words.messages import Message, Renewal, RenewalRefused, SurrenderAccepted
+from leasehold.core.words.messages import Message, ProcessEndReported, Renewal, RenewalRefused, SurrenderAccepted
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import BarrierReceipt
 from leasehold.core.words.time_passed import TimePassed
@@ -88,6 +88,8 @@ class Leasing:
                     reply(refused)
                 case grants.AcceptSurrender():
                     reply(SurrenderAccepted())
+                case grants.AcceptEndReport():
+                    reply(ProcessEndReported())
                 case grants.ReportVerdict(number=number, verdict=verdict):
                     self._end(self._barriers.pop(number), verdict)
                 case _:

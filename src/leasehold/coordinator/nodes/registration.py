@@ -239,7 +239,12 @@ class Registration:
                     "node %d (%s) joins as incarnation %d at %s", node.id, node.name, node.incarnation, node.address
                 )
                 self._leasing.step(
-                    IncarnationJoined(node=node.id, incarnation=node.incarnation, session_hash=node.session_hash)
+                    IncarnationJoined(
+                        node=node.id,
+                        incarnation=node.incarnation,
+                        session_hash=node.session_hash,
+                        end_hash=node.end_hash,
+                    )
                 )
 
     async def _lineage_at(self, request: Join) -> LineageHash | None:

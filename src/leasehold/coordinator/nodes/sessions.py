@@ -15,12 +15,12 @@ from leasehold.coordinator.stored_catalog import watched
 from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grants import SurrenderReceived
+from leasehold.core.lease.grants import EndReportReceived, SurrenderReceived
 from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.replicas.reports import Report
 from leasehold.core.words import messages
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, Definite, LeaseholdError, Refused, Unreachable, gravest
+from leasehold.errors import BadMessage, Definite, LeaseholdError, NotLeader, Refused, Unreachable, gravest
 from leasehold.ids import NodeId, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
@@ -139,7 +139,7 @@ class Sessions:
                 one.how = "REFUSED"
                 raise gravest_error from errors
             # The node is gone or cut off: its lease ends, and it comes back by itself.
-            if one.how != "SURRENDERED":
+            if one.how not in {"SURRENDERED", "ENDED"}:
                 one.how = self._how_broken(one)
         finally:
             if self._open.get(opening.node) is one:
@@ -201,6 +201,28 @@ class Sessions:
         self._open[opening.node] = one
         one.opened.set()
 
+    def process_ended(self, report: messages.ReportProcessEnd) -> messages.Message:
+        """Closes the incarnation of a process that has ended, and its session; one that is past is closed already.
+        Raises `NotLeader` where nothing proves it to this leader."""
+        node = self._catalog().nodes.get(report.node)
+        if node is not None and (node.removed or report.incarnation < node.incarnation):
+            return messages.ProcessEndReported()
+        answers: list[messages.Message] = []
+        self._leasing.step(EndReportReceived(report=report), answers.append)
+        if not answers:
+            raise NotLeader(
+                f"nothing proves here that incarnation {report.incarnation} of node {report.node} has ended",
+                hint="no action is needed: another coordinator may know of it, and its lease ends by the clock",
+            )
+        one, last = self._open.get(report.node), self._ended.get(report.node)
+        if one is not None and one.incarnation == report.incarnation:
+            one.how = "ENDED"
+            one.ended.set()
+        elif last is None or (last.incarnation, last.how) != (report.incarnation, "SURRENDERED"):
+            self._ended[report.node] = EndedSession(report.incarnation, "ENDED", self._clock.now_ns())
+        self._topology.closed()
+        return answers[0]
+
     def end(self, node: NodeId, error: LeaseholdError) -> None:
         """Ends the session of a node, if one is open, with an error for the node."""
         one = self._open.get(node)
@@ -228,7 +250,7 @@ class Sessions:
             case messages.Surrender():
                 one.how = "SURRENDERED"
                 self._leasing.step(SurrenderReceived(surrender=message), one.reply)
-                self._topology.surrendered()
+                self._topology.closed()
             case messages.RecoveryFinished():
                 one.finished = message
                 one.recovered.set()

@@ -84,8 +84,8 @@ class Topology:
                 log.info("node %d (%s) enters the logical topology at revision %d", node.id, node.name, batch.revision)
                 self._enter(node, batch.revision)
 
-    def surrendered(self) -> None:
-        """A node has given its lease back: checks now for members that are gone."""
+    def closed(self) -> None:
+        """The incarnation of a node is closed: checks now for members that are gone."""
         self._due.set()
 
     async def run(self) -> None:

@@ -8,7 +8,7 @@ later grants can't unsettle it, and the wait ends whatever a node does (INV-BARR
 | state   | event                          | next    |
 | pending | reported applied >= R          | applied |
 | pending | clock reaches its frozen bound | fenced  |
-| pending | incarnation closed             | fenced, surrendered or removed |
+| pending | incarnation closed             | fenced, surrendered, ended or removed |
 """
 
 from collections.abc import Iterable

@@ -6,6 +6,7 @@
 | granted        | its bound passes         | ended                |
 | ended          | renewal at the floor     | granted, later bound |
 | any            | surrender, or a join     | closed               |
+| any            | report of its end        | closed               |
 | closed         | the join is durable      | ended                |
 | any but granted | removal                 | forgotten            |
 
@@ -22,7 +23,8 @@ from leasehold.core.lease import grants
 from leasehold.core.lease.barrier import Barrier, Pending, Verdict
 from leasehold.core.lease.drift import grant_bound_ns
 from leasehold.core.lease.grants import GrantorEffect, GrantorEvent, HeldLease, Registered
-from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.lease.process_end import proves_end
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, ReportProcessEnd, Surrender
 from leasehold.core.words.records import SettingsRecord, SettledHow
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
@@ -65,6 +67,7 @@ class Grantor:
                 applied=None,
                 closed=None,
                 required=Revision(0) if one.member else None,  # the floor is LM
+                end_hash=one.end_hash,
             )
             for node, one in sorted(registered.items())
             if one.incarnation > 0
@@ -118,10 +121,10 @@ class Grantor:
         match event:
             case grants.RenewalReceived(renewal=renewal):
                 effects.append(self._on_renewal(renewal, now_ns))
-            case grants.SurrenderReceived(surrender=surrender):
-                effects.extend(self._on_surrender(surrender, now_ns))
+            case grants.SurrenderReceived() | grants.EndReportReceived():
+                effects.extend(self._on_end(event, now_ns))
             case grants.IncarnationClosed(node=node, incarnation=incarnation):
-                self._close(node, incarnation, now_ns)
+                self._on_closed(node, incarnation, now_ns)
             case grants.IncarnationJoined():
                 self._on_joined(event, now_ns)
             case grants.MemberEntered() | grants.MemberLeft():
@@ -201,26 +204,44 @@ class Grantor:
             return ErrorCode.BEHIND, f"applied {renewal.applied}, the floor is {self._floor}"
         return None
 
+    def _on_end(
+        self, event: grants.SurrenderReceived | grants.EndReportReceived, now_ns: int
+    ) -> tuple[GrantorEffect, ...]:
+        if isinstance(event, grants.SurrenderReceived):
+            return self._on_surrender(event.surrender, now_ns)
+        return self._on_end_reported(event.report, now_ns)
+
     def _on_surrender(self, surrender: Surrender, now_ns: int) -> tuple[GrantorEffect, ...]:
         held = self._held.get(surrender.node)
         if held is None or surrender.incarnation != held.incarnation:
             return ()  # an old or doubled one says nothing about the incarnation that lives now
         if self._hash_session(surrender.session) != held.session_hash:
             return ()
-        if held.closed is None:
-            self._held[surrender.node] = msgspec.structs.replace(held, closed=SettledHow.SURRENDERED)
-            for barrier in self._barriers.values():
-                barrier.closed(surrender.node, surrender.incarnation, SettledHow.SURRENDERED, now_ns)
+        self._close(surrender.node, held, SettledHow.SURRENDERED, now_ns)
         return (grants.AcceptSurrender(),)
 
-    def _close(self, node: NodeId, incarnation: Incarnation, now_ns: int) -> None:
+    def _on_end_reported(self, report: ReportProcessEnd, now_ns: int) -> tuple[GrantorEffect, ...]:
+        """Sound because of what the supervisor waits for before it reports (`core/lease/process_end.py`)."""
+        held = self._held.get(report.node)
+        if held is None or report.incarnation != held.incarnation or not proves_end(report.proof, held.end_hash):
+            return ()  # an old or late one says nothing about the process that lives now
+        if not self._leads(now_ns):
+            return ()  # the next leader has to hear it
+        self._close(report.node, held, SettledHow.ENDED, now_ns)
+        return (grants.AcceptEndReport(),)
+
+    def _close(self, node: NodeId, held: HeldLease, how: SettledHow, now_ns: int) -> None:
+        """Nothing is granted to this incarnation again, and no barrier waits for it."""
+        if held.closed is None:
+            self._held[node] = msgspec.structs.replace(held, closed=how)
+            for barrier in self._barriers.values():
+                barrier.closed(node, held.incarnation, how, now_ns)
+
+    def _on_closed(self, node: NodeId, incarnation: Incarnation, now_ns: int) -> None:
         held = self._held[node]
         assert held.incarnation == incarnation, "only the newest incarnation can be closed by a join"
         assert held.closed is not None or now_ns >= held.bound_ns, "a join waits for the lease to end"
-        if held.closed is None:
-            self._held[node] = msgspec.structs.replace(held, closed=SettledHow.FENCED)
-            for barrier in self._barriers.values():
-                barrier.closed(node, incarnation, SettledHow.FENCED, now_ns)
+        self._close(node, held, SettledHow.FENCED, now_ns)
 
     def _on_settings(self, event: grants.SettingsChanged, now_ns: int) -> None:
         self._floor = max(self._floor, event.revision)
@@ -240,6 +261,7 @@ class Grantor:
             bound_ns=now_ns,
             applied=None,
             closed=None,
+            end_hash=event.end_hash,
         )
 
     def _on_membership(self, event: grants.MemberEntered | grants.MemberLeft) -> None:

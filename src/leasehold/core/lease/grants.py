@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from leasehold.core.lease.barrier import Fail, Proceed
-from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, ReportProcessEnd, Surrender
 from leasehold.core.words.records import NodeRecord, SettingsRecord, SettledHow
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import Incarnation, NodeId, Revision
@@ -24,6 +24,12 @@ class SurrenderReceived(msgspec.Struct, frozen=True, kw_only=True):
     surrender: Surrender
 
 
+class EndReportReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """The supervisor of a node's process says that the process has ended."""
+
+    report: ReportProcessEnd
+
+
 class IncarnationClosed(msgspec.Struct, frozen=True, kw_only=True):
     """A join found this incarnation's lease ended: nothing is granted to it again."""
 
@@ -37,6 +43,7 @@ class IncarnationJoined(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeId
     incarnation: Incarnation
     session_hash: bytes
+    end_hash: bytes = b""
 
 
 class MemberEntered(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +98,13 @@ class LeadershipEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OfNodes: TypeAlias = (
-    RenewalReceived | SurrenderReceived | IncarnationClosed | IncarnationJoined | MemberEntered | MemberLeft
+    RenewalReceived
+    | SurrenderReceived
+    | EndReportReceived
+    | IncarnationClosed
+    | IncarnationJoined
+    | MemberEntered
+    | MemberLeft
 )
 _OfLeader: TypeAlias = BarrierRequested | SettingsChanged | LeadershipExtended | LeadershipEnded | TimePassed
 GrantorEvent: TypeAlias = _OfNodes | RemovalCommitted | _OfLeader
@@ -114,6 +127,10 @@ class AcceptSurrender(msgspec.Struct, frozen=True, kw_only=True):
     """Answer the node that its incarnation is closed."""
 
 
+class AcceptEndReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer the supervisor that the incarnation is closed."""
+
+
 class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A barrier has ended."""
 
@@ -121,7 +138,7 @@ class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Proceed | Fail
 
 
-GrantorEffect: TypeAlias = SendGrant | RefuseRenewal | AcceptSurrender | ReportVerdict
+GrantorEffect: TypeAlias = SendGrant | RefuseRenewal | AcceptSurrender | AcceptEndReport | ReportVerdict
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,12 +147,15 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Incarnation
     session_hash: bytes | None
     member: bool
+    end_hash: bytes = b""
 
 
 def registrations(nodes: Iterable[NodeRecord]) -> dict[NodeId, Registered]:
     """What a new leader's grantor begins with."""
     return {
-        one.id: Registered(incarnation=one.incarnation, session_hash=one.session_hash, member=one.member)
+        one.id: Registered(
+            incarnation=one.incarnation, session_hash=one.session_hash, member=one.member, end_hash=one.end_hash
+        )
         for one in nodes
         if not one.removed
     }
@@ -151,6 +171,7 @@ class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
     applied: Revision | None
     closed: SettledHow | None
     required: Revision | None = None
+    end_hash: bytes = b""
 
     @property
     def admitted(self) -> bool:

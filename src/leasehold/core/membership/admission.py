@@ -11,13 +11,14 @@ from typing import Final
 import msgspec
 
 from leasehold.core.lease.grants import HeldLease
+from leasehold.core.lease.process_end import end_hash, end_proof
 from leasehold.core.membership import rejections
 from leasehold.core.membership.generations import end_of, is_beyond, is_older
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.proofs import ProofKeys, is_of_member
 from leasehold.core.membership.rejections import Reject
 from leasehold.core.words.messages import Allocate, AskIncarnation, Join, OfMember
-from leasehold.core.words.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
+from leasehold.core.words.records import ClusterRecord, CountersRecord, NodeRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
 from leasehold.limits.membership import CAPABILITIES_MAX, GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
@@ -201,6 +202,7 @@ def decide_join(
         incarnation=Incarnation(node.incarnation + 1),
         nonce=request.nonce,
         session_hash=session_hash,
+        end_hash=end_hash(end_proof(request.token, request.session)),
         member=False,
         left=False,
         capabilities=tuple(sorted(set(request.capabilities))),
@@ -211,7 +213,7 @@ def decide_join(
 
 def closing(held: HeldLease | None) -> bool:
     """Whether an admitted join has an open incarnation to close first."""
-    return held is not None and held.closed not in {SettledHow.SURRENDERED, SettledHow.FENCED}
+    return held is not None and held.closed is None
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):

@@ -147,7 +147,9 @@ def _term_above_all(wall_s: int) -> Term:
 def _closed(node: NodeRecord, jump: int) -> NodeRecord:
     """No process has this incarnation. The nonce stays: it shows the directory that went no further."""
     incarnation = Incarnation(node.incarnation + jump)
-    return msgspec.structs.replace(node, incarnation=incarnation, session_hash=None, member=False, left=True)
+    return msgspec.structs.replace(
+        node, incarnation=incarnation, session_hash=None, end_hash=b"", member=False, left=True
+    )
 
 
 def is_older(cluster: ClusterRecord, generation: Generation) -> bool:

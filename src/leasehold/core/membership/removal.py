@@ -91,7 +91,9 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
 
 def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Its record as it stays. No session and no attempt to join is known of it any more."""
-    gone = msgspec.structs.replace(node, removed=True, member=False, nonce=None, session_hash=None, draining=False)
+    gone = msgspec.structs.replace(
+        node, removed=True, member=False, nonce=None, session_hash=None, end_hash=b"", draining=False
+    )
     return (put(keys.node(node.id), gone), *((counted(catalog),) if node.member else ()))
 
 

@@ -61,7 +61,7 @@ def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, 
     held, recovery = known.held, known.recovery
     remaining_ns = 0
     applied = None
-    if held is not None and held.closed is not SettledHow.SURRENDERED and held.applied is not None:
+    if held is not None and held.closed not in {SettledHow.SURRENDERED, SettledHow.ENDED} and held.applied is not None:
         applied = held.applied
         remaining_ns = max(0, known.lease_end_ns - now_ns)
     if remaining_ns > 0:

@@ -8,6 +8,7 @@ once: the lease ends by the clock, and the agent asks again.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
@@ -16,6 +17,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.seals import seal_key
 from leasehold.core.lease import holder
 from leasehold.core.lease.holder import Holder, HolderEvent
+from leasehold.core.lease.process_end import end_proof
 from leasehold.core.membership.generations import generation_of
 from leasehold.core.membership.identity import Start
 from leasehold.core.membership.proofs import ProofKeys
@@ -55,7 +57,8 @@ log = logging.getLogger(__name__)
 
 class Agent(Reporter):
     """One process of one node. `directory` is named in hints. With `compares_disk`, a reconciler runs beside it, and
-    the leader hears of missing segments before recovery counts as finished (I7)."""
+    the leader hears of missing segments before recovery counts as finished (I7). `on_session` gets, each time a session
+    is open, what a supervisor reports when this process ends, and the coordinators to tell, the leader first."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Agent(Reporter):
         directory: str = "DIR",
         rack: str = "",
         keys: ProofKeys | None = None,
+        on_session: Callable[[tuple[str, ...], messages.ReportProcessEnd], None] = lambda *_: None,
         projection_limits: ProjectionLimits = PROJECTION_LIMITS,
     ) -> None:
         super().__init__(published)
@@ -86,6 +90,8 @@ class Agent(Reporter):
         self._clock = clock
         self._entropy = entropy
         self._compares_disk = compares_disk
+        self._on_session = on_session
+        self._end_report: messages.ReportProcessEnd | None = None
         self._joiner = Joiner(self._coordinators, vault, clock, keys)
         self._holder: Holder | None = None
         self._recovering: Recovering | None = None
@@ -177,6 +183,12 @@ class Agent(Reporter):
         cluster_id, joined = await self._joiner.join(start)
         self._published.session = self._session
         self._published.seal_key = seal_key(joined.token, self._session)
+        self._end_report = messages.ReportProcessEnd(
+            cluster_id=cluster_id,
+            node=joined.node,
+            incarnation=joined.incarnation,
+            proof=end_proof(joined.token, self._session),
+        )
         # Before anybody is answered: the view says who may ask for a copy.
         self._published.publish(view)
         self._published.joined(cluster_id, joined.node, joined.incarnation)
@@ -278,6 +290,8 @@ class Agent(Reporter):
             raise Unreachable("the stream ended before its first message", hint="the node asks again")
         if opened.term < self._holder.term:
             raise Unreachable(f"the leader's term {opened.term} is over", hint="the node asks another coordinator")
+        assert self._end_report is not None
+        self._on_session(self._coordinators.asked_first(), self._end_report)
         await self._coordinators.keep(self._vault)
         if self._caught_up_at is None:
             self._caught_up_at = opened.latest

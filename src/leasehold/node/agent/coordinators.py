@@ -68,6 +68,10 @@ class KnownCoordinators:
     def present(self) -> str:
         return self.addresses[self._turn % len(self.addresses)]
 
+    def asked_first(self) -> tuple[str, ...]:
+        """All addresses, that of the coordinator that was asked last first."""
+        return tuple(dict.fromkeys((self.asked, *self.addresses)))
+
     def remember(self, known: tuple[str, ...]) -> None:
         """Adds coordinators that an earlier process has stored."""
         self._remembered = (*self._remembered, *known)[:COORDINATORS_KNOWN_MAX]

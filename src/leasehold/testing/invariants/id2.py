@@ -9,7 +9,7 @@ told SUPERSEDED, when the store's record of its node has moved past it, or REMOV
 
 from typing import Final
 
-from leasehold.core.lease.grants import AcceptSurrender, SendGrant
+from leasehold.core.lease.grants import AcceptEndReport, AcceptSurrender, SendGrant
 from leasehold.core.words import keys
 from leasehold.core.words.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
 from leasehold.error_codes import ErrorCode
@@ -53,7 +53,7 @@ def _heard(news: Heard) -> str | None:
     what = f"a {type(message).__name__} of incarnation {message.incarnation} of node {message.node}"
     if news.after != held:
         return f"{what} changed what is known of incarnation {held.incarnation}"
-    if any(isinstance(effect, SendGrant | AcceptSurrender) for effect in news.effects):
+    if any(isinstance(effect, SendGrant | AcceptSurrender | AcceptEndReport) for effect in news.effects):
         return f"{what} was answered as if it were incarnation {held.incarnation}"
     return None
 

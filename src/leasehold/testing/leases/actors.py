@@ -14,8 +14,9 @@ import msgspec
 from leasehold.core.lease.drift import MILLION
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.holder import NO_LEASE, Holder, Lease, Pass, PublishedView
-from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
-from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
+from leasehold.core.lease.process_end import end_proof
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, ReportProcessEnd, Surrender
+from leasehold.ids import Incarnation, NodeId, Revision, Session, Term, Token
 
 
 class LocalClock(msgspec.Struct, frozen=True):
@@ -154,6 +155,10 @@ class NodeProcess:
         self.stuck = False
         self.guards: list[GuardRun] = []
 
+    def end_proof(self) -> bytes:
+        """What its supervisor shows to the leader once it has ended."""
+        return end_proof(Token(f"{self.node:032x}"), self.session)
+
     @property
     def name(self) -> str:
         """`n<node>.<process>`, as in the trace."""
@@ -200,7 +205,7 @@ class LeaseCoordinator:
         return f"c{self.number}"
 
 
-Travelling: TypeAlias = Renewal | Surrender | Grant | RenewalRefused
+Travelling: TypeAlias = Renewal | Surrender | ReportProcessEnd | Grant | RenewalRefused
 
 
 class Envelope(msgspec.Struct, frozen=True, eq=False):
@@ -215,5 +220,5 @@ class Envelope(msgspec.Struct, frozen=True, eq=False):
     @property
     def name(self) -> str:
         """What and whose, as in the trace."""
-        request = "" if isinstance(self.message, Surrender) else f" #{self.message.request}"
+        request = "" if isinstance(self.message, Surrender | ReportProcessEnd) else f" #{self.message.request}"
         return f"{type(self.message).__name__}{request} of {self.process.name}"

@@ -11,6 +11,7 @@ import msgspec
 from leasehold.core.lease.barrier import Fail, Proceed
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import (
+    AcceptEndReport,
     AcceptSurrender,
     GrantorEvent,
     RefuseRenewal,
@@ -44,6 +45,7 @@ from leasehold.testing.oracle import Invariant, Oracle
 
 LEADERSHIP_NS: Final = 2 * SECOND_NS
 LEADERSHIP_MARGIN_NS: Final = 200 * MILLISECOND_NS
+REAPED_MAX: Final = 4
 TRUE_CLOCK: Final = LocalClock(0, 0)
 SETTINGS: Final = SettingsRecord(
     lease_duration_ns=LEASE_DURATION_NS,
@@ -92,6 +94,8 @@ class Ground:
             LeaseCoordinator(number=number, clock=given[nodes + number]) for number in range(coordinators)
         ]
         self.processes: list[NodeProcess] = []
+        self.reaped: list[NodeProcess] = []
+        """Those that were killed while their supervisor lives on; the newest REAPED_MAX."""
         self.real_ns = 0
         self.oracle = Oracle(invariants, now_ns=lambda: self.real_ns, seed=seed, command=command)
         self.network: list[Envelope] = []
@@ -149,7 +153,7 @@ class Ground:
                     self.send(envelope.process, coordinator.number, answer)
                 case ReportVerdict(number=number, verdict=verdict):
                     self._verdict(coordinator, coordinator.barriers.pop(number), verdict)
-                case AcceptSurrender():
+                case AcceptSurrender() | AcceptEndReport():
                     pass  # the process has ended
 
     def _verdict(self, coordinator: LeaseCoordinator, revision: Revision, verdict: Proceed | Fail) -> None:

@@ -5,45 +5,46 @@ possible now answers False and changes nothing. After each one that happened, ev
 steps of one actor anything else may happen: that is what a pause (SIGSTOP, a suspended machine) is made of.
 """
 
+from typing import Final
+
 import msgspec
 
-from leasehold.core.lease.drift import outlast_ns
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.grants import (
-    BarrierRequested,
+    EndReportReceived,
     IncarnationClosed,
     IncarnationJoined,
-    LeadershipExtended,
     MemberEntered,
     Registered,
     RenewalReceived,
-    SettingsChanged,
     SurrenderReceived,
 )
 from leasehold.core.lease.holder import Applied, Drained, GrantReceived, SessionEstablished, SurrenderRequested
+from leasehold.core.lease.process_end import end_hash
 from leasehold.core.words.lineage import GENESIS
-from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, ReportProcessEnd, Surrender
 from leasehold.core.words.time_passed import TimePassed
-from leasehold.ids import Incarnation, NodeId, Revision, Term
+from leasehold.ids import ClusterId, Incarnation, NodeId, Revision
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.testing.leases.actors import (
     ActorStage,
     Envelope,
     GuardRun,
-    LeaderRecordSeen,
     LeaseCatalog,
     LeaseCoordinator,
     LocalClock,
     NodeProcess,
     Travelling,
 )
-from leasehold.testing.leases.ground import LEADERSHIP_MARGIN_NS, LEADERSHIP_NS, Ground, hash_session
-from leasehold.testing.news import Elected, Passed
-from leasehold.testing.observe import watched_grantor
+from leasehold.testing.leases.ground import REAPED_MAX, hash_session
+from leasehold.testing.leases.leading import LeadingSteps
+from leasehold.testing.news import Passed
 from leasehold.testing.oracle import NO_TABLE
 
+CLUSTER: Final = ClusterId("c" * 32)
 
-class ScriptedWorld(Ground):
+
+class ScriptedWorld(LeadingSteps):
     """The steps; their caller is the scheduler."""
 
     # ------------------------------------------------------------ time and faults
@@ -70,127 +71,6 @@ class ScriptedWorld(Ground):
         self.network.append(msgspec.structs.replace(envelope, copy=True))
         return self.did(f"doubled: {envelope.name}")
 
-    # ------------------------------------------------------------ leadership
-
-    def look(self, coordinator: LeaseCoordinator) -> bool:
-        """A coordinator reads the leader record, and notes when it first saw it as it is."""
-        if coordinator.paused or coordinator.seen == self.record:
-            return False
-        coordinator.seen = self.record
-        coordinator.seen_at_ns = self.now_ns(coordinator)
-        return self.did(f"{coordinator.name} sees term {self.record.term} beat {self.record.beat}")
-
-    def campaign(self, coordinator: LeaseCoordinator) -> bool:
-        """Takes the record it has seen unchanged for long enough; in office only after `take_office`."""
-        now_ns = self.now_ns(coordinator)
-        if coordinator.paused or coordinator.seen != self.record or self.leads(coordinator):
-            return False
-        patience_ns = outlast_ns(LEADERSHIP_NS, self.settings.drift_ppm) + LEADERSHIP_MARGIN_NS
-        if self.record.holder is not None and now_ns < coordinator.seen_at_ns + patience_ns:
-            return False
-        self.retire(coordinator)
-        self.record = LeaderRecordSeen(Term(self.record.term + 1), 0, coordinator.number)
-        self.oracle.saw(Elected(term=self.record.term, newest=self.latest))
-        coordinator.term = self.record.term
-        coordinator.leads_until_ns = now_ns + LEADERSHIP_NS
-        return self.did(f"{coordinator.name} wins term {coordinator.term}")
-
-    def take_office(self, coordinator: LeaseCoordinator) -> bool:
-        """Reads LM, the registrations and the largest duration, all after winning, and starts to grant."""
-        if coordinator.paused or coordinator.grantor is not None or not self.leads(coordinator):
-            return False
-        coordinator.unopened.extend(self.unreturned)
-        coordinator.grantor = watched_grantor(self.oracle, coordinator.name, coordinator.clock, self.parts.grantor)(
-            term=coordinator.term,
-            floor=self.latest,
-            settings=self.settings,
-            largest_outstanding_ns=self.largest_ns,
-            registered=self.registered,
-            hash_session=hash_session,
-            leads_until_ns=coordinator.leads_until_ns,
-            now_ns=self.now_ns(coordinator),
-        )
-        return self.did(f"{coordinator.name} takes office, floor {self.latest}")
-
-    def send_beat(self, coordinator: LeaseCoordinator) -> bool:
-        """Reads the clock and sends the next beat; an earlier one without an answer is given up."""
-        if coordinator.paused or not self.leads(coordinator):
-            return False
-        coordinator.beat_sent_at_ns = self.now_ns(coordinator)
-        coordinator.beat_committed = False
-        return self.did(f"{coordinator.name} sends a beat")
-
-    def commit_beat(self, coordinator: LeaseCoordinator) -> bool:
-        """The store takes the beat, if the record is still this leader's."""
-        if coordinator.beat_sent_at_ns is None or coordinator.beat_committed or not self.owns(coordinator):
-            return False
-        self.record = LeaderRecordSeen(self.record.term, self.record.beat + 1, coordinator.number)
-        coordinator.beat_committed = True
-        return self.did(f"beat {self.record.beat} of {coordinator.name} is stored")
-
-    def answer_beat(self, coordinator: LeaseCoordinator) -> bool:
-        """The leader hears of it: it leads until the sending time plus the duration."""
-        sent_ns = coordinator.beat_sent_at_ns
-        if coordinator.paused or sent_ns is None or not coordinator.beat_committed or not self.leads(coordinator):
-            return False
-        coordinator.beat_sent_at_ns = None
-        coordinator.leads_until_ns = max(coordinator.leads_until_ns, sent_ns + LEADERSHIP_NS)
-        if coordinator.grantor is not None:
-            self.grantor_step(coordinator, LeadershipExtended(until_ns=coordinator.leads_until_ns))
-        return self.did(f"{coordinator.name} leads on")
-
-    def resign(self, coordinator: LeaseCoordinator) -> bool:
-        """A clean hand-over: it stops, then frees the record."""
-        if coordinator.paused or not self.owns(coordinator):
-            return False
-        self.retire(coordinator)
-        self.record = LeaderRecordSeen(self.record.term, self.record.beat, None)
-        return self.did(f"{coordinator.name} resigns")
-
-    def crash(self, coordinator: LeaseCoordinator) -> bool:
-        """A coordinator restarts and has forgotten everything."""
-        self.retire(coordinator)
-        return self.did(f"{coordinator.name} restarts")
-
-    # ------------------------------------------------------------ what a leader does
-
-    def append(self, coordinator: LeaseCoordinator) -> bool:
-        """A DDL becomes durable at a new revision; a leader's transaction compares its term."""
-        if coordinator.paused or coordinator.grantor is None or not self.owns(coordinator):
-            return False
-        self.latest = Revision(self.latest + 1)
-        self.unreturned.append(self.latest)
-        coordinator.unopened.append(self.latest)
-        return self.did(f"{coordinator.name} commits revision {self.latest}")
-
-    def open_barrier(self, coordinator: LeaseCoordinator, give_up_ns: int | None = None) -> bool:
-        """Opens the barrier of the oldest durable change that has none here; gives up that long after."""
-        if coordinator.paused or coordinator.grantor is None or not coordinator.unopened:
-            return False
-        revision = coordinator.unopened.popleft()
-        self._barriers_made += 1
-        coordinator.barriers[self._barriers_made] = revision
-        until_ns = None if give_up_ns is None else self.now_ns(coordinator) + give_up_ns
-        event = BarrierRequested(number=self._barriers_made, revision=revision, give_up_ns=until_ns)
-        self.grantor_step(coordinator, event)
-        return self.did(f"{coordinator.name} opens barrier({revision})")
-
-    def judge(self, coordinator: LeaseCoordinator) -> bool:
-        """The leader's timer."""
-        if coordinator.paused or coordinator.grantor is None or coordinator.grantor.next_deadline_ns() is None:
-            return False
-        self.grantor_step(coordinator, TimePassed())
-        return self.did(f"{coordinator.name} judges its barriers")
-
-    def set_duration(self, coordinator: LeaseCoordinator, duration_ns: int) -> bool:
-        """ALTER CLUSTER SET: the largest outstanding duration is raised in the same transaction, before any grant."""
-        if coordinator.paused or coordinator.grantor is None or not self.owns(coordinator):
-            return False
-        self.settings = msgspec.structs.replace(self.settings, lease_duration_ns=duration_ns)
-        self.largest_ns = max(self.largest_ns, duration_ns)
-        self.grantor_step(coordinator, SettingsChanged(settings=self.settings))
-        return self.did(f"{coordinator.name} sets the lease duration to {duration_ns / 1e9}s")
-
     # ------------------------------------------------------------ a process's life
 
     def start(self, node: NodeId, *, view: Revision | None = None, clock: LocalClock | None = None) -> NodeProcess:
@@ -208,12 +88,24 @@ class ScriptedWorld(Ground):
         self.did(f"{process.name} starts with view {process.view.revision}")
         return process
 
-    def kill(self, process: NodeProcess) -> bool:
-        """SIGKILL; what it sent stays on its way."""
+    def kill(self, process: NodeProcess, *, machine: bool = True) -> bool:
+        """SIGKILL, also of its supervisor if all of its `machine` fails; what it sent stays on its way."""
         process.stage = ActorStage.ENDED
         self.processes.remove(process)
         self.oracle.ended(process)
+        if not machine:
+            self.reaped = [*self.reaped, process][-REAPED_MAX:]
         return self.did(f"{process.name} is killed")
+
+    def report_end(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
+        """The supervisor of a process that was killed tells a coordinator, which may lead or not."""
+        if process not in self.reaped or not process.incarnation:
+            return False
+        report = ReportProcessEnd(
+            cluster_id=CLUSTER, node=process.node, incarnation=process.incarnation, proof=process.end_proof()
+        )
+        self.send(process, coordinator.number, report)
+        return self.did(f"the supervisor of {process.name} tells {coordinator.name}")
 
     def close_older(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
         """Join, first step: the leader finds the lease of the older incarnation ended, and closes that."""
@@ -247,7 +139,9 @@ class ScriptedWorld(Ground):
             return False
         raised = Incarnation(process.previous + 1)
         session_hash = hash_session(process.session)
-        self.registered[process.node] = Registered(incarnation=raised, session_hash=session_hash, member=False)
+        self.registered[process.node] = Registered(
+            incarnation=raised, session_hash=session_hash, member=False, end_hash=end_hash(process.end_proof())
+        )
         return self.did(f"{coordinator.name} writes incarnation {raised} of {process.name}")
 
     def finish_join(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
@@ -261,7 +155,9 @@ class ScriptedWorld(Ground):
             return False
         held = grantor.held(process.node)
         if held is None or held.incarnation < incarnation:
-            joined = IncarnationJoined(node=process.node, incarnation=incarnation, session_hash=session_hash)
+            joined = IncarnationJoined(
+                node=process.node, incarnation=incarnation, session_hash=session_hash, end_hash=registered.end_hash
+            )
             self.grantor_step(coordinator, joined)
         process.incarnation = process.previous = incarnation
         process.stage = ActorStage.SERVING
@@ -380,6 +276,8 @@ class ScriptedWorld(Ground):
                 self.grantor_step(coordinator, RenewalReceived(renewal=renewal), envelope)
             case Surrender() as surrender if coordinator.grantor is not None:
                 self.grantor_step(coordinator, SurrenderReceived(surrender=surrender), envelope)
+            case ReportProcessEnd() as report if coordinator.grantor is not None:
+                self.grantor_step(coordinator, EndReportReceived(report=report), envelope)
             case _:
                 pass  # a refusal, or nobody is there any more
         return self.did(f"arrived: {envelope.name}")

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from leasehold.core.lease.holder import NO_LEASE
-from leasehold.core.words.messages import Surrender
+from leasehold.core.words.messages import ReportProcessEnd, Surrender
 from leasehold.ids import NodeId, Revision
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.invariants import INVARIANTS, finish
@@ -79,6 +79,7 @@ class LeaseWorld(ScriptedWorld):
             (3, self._start),
             (1, self._kill),
             (1, self._surrender),
+            (1, self._report_end),
             (1, self._switch_process),
             (3, self._append),
             (4, self._open_barrier),
@@ -158,7 +159,7 @@ class LeaseWorld(ScriptedWorld):
             self.oracle.note(f"lost at once: {type(message).__name__} of {process.name}")
             return
         # The last message of an incarnation is the one whose second copy could do harm.
-        twice = self._chance(0.4 if isinstance(message, Surrender) else 0.05)
+        twice = self._chance(0.4 if isinstance(message, Surrender | ReportProcessEnd) else 0.05)
         delays_ns = (5 * MILLISECOND_NS, 50 * MILLISECOND_NS, 8 * SECOND_NS)
         for copy in (False, True) if twice else (False,):
             weights = (20, 40, 100) if copy else (80, 95, 100)
@@ -215,7 +216,11 @@ class LeaseWorld(ScriptedWorld):
     def _kill(self) -> bool:
         process = self._process(*ActorStage)
         likely = 0.5 if process is not None and process.stage is ActorStage.ENDED else 0.004
-        return process is not None and self._chance(likely) and self.kill(process)
+        return process is not None and self._chance(likely) and self.kill(process, machine=self._chance(0.3))
+
+    def _report_end(self) -> bool:
+        reaped = self._one(self.reaped)
+        return reaped is not None and self._chance(0.3) and self.report_end(reaped, self._coordinator())
 
     def _surrender(self) -> bool:
         ready = self._process(ActorStage.DRAINING)

@@ -5,6 +5,7 @@ import pytest
 
 from leasehold.core.lease.drift import grant_bound_ns
 from leasehold.core.lease.grants import (
+    AcceptEndReport,
     AcceptSurrender,
     BarrierRequested,
     IncarnationClosed,
@@ -22,6 +23,7 @@ from tests.unit.core.grantor_words import (
     ELECTED,
     SEED_BOUND,
     SETTINGS,
+    ended,
     granted,
     grantor,
     held,
@@ -177,6 +179,56 @@ def test_a_surrender_of_another_incarnation_or_session_says_nothing(event):
     assert leader.held(1) == held()
 
 
+def test_the_report_of_an_end_closes_at_once():
+    leader = grantor()
+    leader.step(renewal(), 2_000)
+    assert leader.step(ended(), 2_100) == (AcceptEndReport(),)
+    assert leader.held(1) == held(5_500, applied=7, closed=SettledHow.ENDED)
+    # What the process had sent arrives later.
+    answer = refused("SUPERSEDED", "incarnation 3 is closed (ended)", request=2)
+    assert leader.step(renewal(request=2), 2_200) == (answer,)
+    # Doubled: accepted again, nothing changes.
+    assert leader.step(ended(), 2_300) == (AcceptEndReport(),)
+    assert leader.held(1) == held(5_500, applied=7, closed=SettledHow.ENDED)
+    # A join need not wait.
+    assert leader.step(IncarnationClosed(node=1, incarnation=3), 2_400) == ()
+
+
+def test_the_report_of_an_end_after_a_surrender_changes_nothing():
+    leader = grantor()
+    leader.step(surrender(), 2_000)
+    assert leader.step(ended(), 2_100) == (AcceptEndReport(),)
+    assert leader.held(1) == held(closed=SettledHow.SURRENDERED)
+
+
+@pytest.mark.parametrize("event", [ended(incarnation=2), ended(incarnation=4), ended(session="s4"), ended(node=9)])
+def test_the_report_of_another_end_says_nothing(event):
+    """Of an older or later incarnation, or without the proof of this very process."""
+    leader = grantor()
+    assert leader.step(event, 2_000) == ()
+    assert leader.held(1) == held()
+
+
+def test_nothing_proves_the_end_of_a_process_that_an_older_leader_let_in():
+    leader = grantor(registered={1: Registered(incarnation=3, session_hash=b"s3", member=True)})
+    assert leader.step(ended(), 2_000) == ()
+    assert leader.held(1).closed is None
+
+
+def test_a_leader_whose_term_is_over_accepts_no_end_since_the_next_one_has_to_hear_it():
+    leader = grantor(leads_until_ns=2_000)
+    assert leader.step(ended(), 2_000) == ()
+    assert leader.held(1) == held()
+
+
+def test_a_join_brings_the_hash_of_its_end_proof_along():
+    leader = grantor()
+    leader.step(surrender(), 2_100)
+    leader.step(IncarnationJoined(node=1, incarnation=4, session_hash=b"s4", end_hash=b"e4"), 2_200)
+    assert leader.held(1) == held(2_200, incarnation=4, session_hash=b"s4", required=None, known_end=b"e4")
+    assert leader.step(ended(), 2_300) == (), "late, of the process before"
+
+
 def test_a_join_closes_after_the_bound():
     leader = grantor()
     closed = IncarnationClosed(node=1, incarnation=3)
@@ -210,7 +262,7 @@ def test_a_join_starts_with_a_clean_record():
     leader.step(surrender(), 2_100)
     joined = IncarnationJoined(node=1, incarnation=4, session_hash=b"s4")
     assert leader.step(joined, 2_200) == ()
-    assert leader.held(1) == held(2_200, incarnation=4, session_hash=b"s4", required=None)
+    assert leader.held(1) == held(2_200, incarnation=4, session_hash=b"s4", required=None, known_end=b"")
     assert leader.step(renewal(), 2_300) == (refused("SUPERSEDED", "incarnation 4 has joined since"),)
     assert leader.step(surrender(), 2_300) == ()
     leader.step(MemberEntered(node=1, incarnation=4, required=7), 2_350)
@@ -220,7 +272,7 @@ def test_a_join_starts_with_a_clean_record():
 def test_a_node_joins_for_the_first_time():
     leader = grantor()
     assert leader.step(IncarnationJoined(node=9, incarnation=1, session_hash=b"s1"), 2_000) == ()
-    assert leader.held(9) == held(2_000, incarnation=1, session_hash=b"s1", required=None)
+    assert leader.held(9) == held(2_000, incarnation=1, session_hash=b"s1", required=None, known_end=b"")
 
 
 # ---------------------------------------------------------------- the logical topology
@@ -230,7 +282,7 @@ def test_a_node_that_is_no_member_gets_no_grant_whatever_it_has_applied():
     leader = grantor(registered={1: Registered(incarnation=3, session_hash=b"s3", member=False)})
     answer = leader.step(renewal(applied=9), 2_000)
     assert answer == (refused("RECOVERING", "incarnation 3 is not in the logical topology"),)
-    assert leader.held(1) == held(applied=9, required=None)
+    assert leader.held(1) == held(applied=9, required=None, known_end=b"")
     assert not leader.held(1).admitted
 
 
@@ -271,8 +323,8 @@ def test_a_barrier_waits_for_one_that_recovers_only_while_it_may_hold_a_lease_an
 
 
 def test_removed_nodes_are_not_registered_any_more():
-    nodes = [node(1, session_hash=b"s", member=True), node(2, removed=True)]
-    assert registrations(nodes) == {1: Registered(incarnation=1, session_hash=b"s", member=True)}
+    nodes = [node(1, session_hash=b"s", member=True, end_hash=b"e"), node(2, removed=True)]
+    assert registrations(nodes) == {1: Registered(incarnation=1, session_hash=b"s", member=True, end_hash=b"e")}
 
 
 # ---------------------------------------------------------------- joins that are illegal, and removal

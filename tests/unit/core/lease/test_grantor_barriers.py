@@ -4,6 +4,7 @@ import pytest
 
 from leasehold.core.lease.barrier import Fail, KeepWaiting
 from leasehold.core.lease.grants import (
+    AcceptEndReport,
     AcceptSurrender,
     BarrierRequested,
     IncarnationClosed,
@@ -18,6 +19,7 @@ from leasehold.core.words.time_passed import TimePassed
 from tests.unit.core.grantor_words import (
     SEED_BOUND,
     both_settled,
+    ended,
     granted,
     grantor,
     held,
@@ -98,6 +100,13 @@ def test_a_surrender_settles():
     assert leader.step(surrender(), 2_100) == (AcceptSurrender(), verdict)
 
 
+def test_the_report_of_an_end_settles():
+    leader = grantor(registered={1: member(3, b"s3")})
+    leader.step(BarrierRequested(number=1, revision=8), 2_000)
+    verdict = proceeded(1, 8, (1, SettledHow.ENDED, 100))
+    assert leader.step(ended(), 2_100) == (AcceptEndReport(), verdict)
+
+
 @pytest.mark.parametrize(
     ("event", "how"),
     [(IncarnationClosed(node=1, incarnation=3), SettledHow.FENCED), (RemovalCommitted(node=1), SettledHow.REMOVED)],
@@ -111,7 +120,12 @@ def test_closing_and_removing_settle(event, how):
 def test_an_older_incarnation_settles_nobody():
     leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
-    for event in (renewal(incarnation=2, applied=8), renewal(session="s9", applied=8), surrender(incarnation=2)):
+    for event in (
+        renewal(incarnation=2, applied=8),
+        renewal(session="s9", applied=8),
+        surrender(incarnation=2),
+        ended(incarnation=2),
+    ):
         leader.step(event, 2_100)
         assert leader.verdict(1, 2_100) == KeepWaiting(pending=(1,), until_ns=SEED_BOUND)
 

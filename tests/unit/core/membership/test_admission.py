@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.lease.grants import HeldLease
+from leasehold.core.lease.process_end import end_hash, end_proof
 from leasehold.core.membership.admission import (
     REQUIRED_CAPABILITIES,
     Admit,
@@ -165,6 +166,7 @@ def admitted(incarnation, record=MINE, *, nonce=NONCE, **fields):
         incarnation=incarnation,
         nonce=nonce,
         session_hash=hash_secret(SESSION),
+        end_hash=end_hash(end_proof(request_to_join().token, SESSION)),
         **fields,
     )
     return Admit(node=after, previous=record)
@@ -172,7 +174,12 @@ def admitted(incarnation, record=MINE, *, nonce=NONCE, **fields):
 
 @pytest.mark.parametrize(
     "held",
-    [None, lease(10_000), lease(9_999), lease(99_000, SettledHow.SURRENDERED), lease(99_000, SettledHow.FENCED)],
+    [
+        None,
+        lease(10_000),
+        lease(9_999),
+        *(lease(99_000, how) for how in (SettledHow.SURRENDERED, SettledHow.FENCED, SettledHow.ENDED)),
+    ],
 )
 def test_a_join_is_admitted_once_the_lease_before_it_has_ended(held):
     assert join(held=held) == admitted(6)

@@ -95,12 +95,14 @@ from leasehold.core.words.messages.identity import (
 from leasehold.core.words.messages.session import (
     Grant,
     OpenSession,
+    ProcessEndReported,
     RecoveryAccepted,
     RecoveryBehind,
     RecoveryFinished,
     RecoveryProgress,
     Renewal,
     RenewalRefused,
+    ReportProcessEnd,
     SegmentsHeld,
     SegmentsMissing,
     SessionOpened,
@@ -119,6 +121,7 @@ _Snapshots: TypeAlias = AskSnapshot | SnapshotBegin | SnapshotPage | SnapshotEnd
 _Backups: TypeAlias = AskBackup | BackupPage
 _Sessions: TypeAlias = OpenSession | SessionOpened | Watched | WatchFailed
 _Leases: TypeAlias = Renewal | Grant | RenewalRefused | Surrender | SurrenderAccepted
+_Ends: TypeAlias = ReportProcessEnd | ProcessEndReported
 _Recoveries: TypeAlias = RecoveryFinished | RecoveryAccepted | RecoveryBehind | RecoveryProgress
 _Reports: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
 _Logins: TypeAlias = Login | LoggedIn | LogOut | LoggedOut
@@ -130,7 +133,7 @@ _Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | Tr
 _Plans: TypeAlias = PlanScan | ScanPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
 _Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | FlightCaller
 _Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark | ScrubbedTable | ScrubEnd
-_OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Recoveries | _Reports
+_OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Ends | _Recoveries | _Reports
 _OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Backups | _Relations | _Writes | _Plans
 Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Streams
 """Everything that may travel on its own."""

@@ -160,6 +160,7 @@ class SessionEnd(BaseMessage, frozen=True, kw_only=True, tag="session-end/1"):
     | GONE | the connection broke while the node was heard | has ended, or did not hear the leader |
     | CLOSED | the stream ended in order | has ended the session itself |
     | SURRENDERED | the same, after the lease was given back | was stopped in order |
+    | ENDED | a report of the process's supervisor | has ended |
     | REFUSED | its own refusal | was told to end |
     """
 

@@ -108,6 +108,20 @@ class SurrenderAccepted(BaseMessage, frozen=True, kw_only=True, tag="surrender-a
     """The incarnation is closed."""
 
 
+class ReportProcessEnd(BaseMessage, frozen=True, kw_only=True, tag="report-process-end/1"):
+    """The supervisor of a node's process tells the leader that every thread of this process has ended."""
+
+    cluster_id: ClusterId
+    node: NodeId
+    incarnation: Incarnation
+    proof: bytes
+    """Of just this process (`core.lease.process_end`)."""
+
+
+class ProcessEndReported(BaseMessage, frozen=True, kw_only=True, tag="process-end-reported/1"):
+    """The incarnation is closed."""
+
+
 class SegmentsHeld(NodeMessage, frozen=True, kw_only=True, tag="segments-held/1"):
     """A node has fetched and verified these segments of a bucket, durably."""
 

@@ -125,3 +125,5 @@ class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
     """It gives up its buckets, and gets none (`core.membership.drain`)."""
     rack: str = ""
     """What it may share a fate with other nodes by, as its process said; empty if it said nothing."""
+    end_hash: bytes = b""
+    """Of the end proof of this incarnation's process; empty where an older leader let it in."""

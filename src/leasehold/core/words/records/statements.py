@@ -23,6 +23,8 @@ class SettledHow(StrEnum):
     APPLIED = "applied"
     FENCED = "fenced"
     SURRENDERED = "surrendered"
+    ENDED = "ended"
+    """Its supervisor saw the process end (`core/lease/process_end.py`)."""
     REMOVED = "removed"
 
 
