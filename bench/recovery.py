@@ -250,7 +250,7 @@ class Bench:
 
 def cpu_s(process: Process) -> float:
     """What it has used since it began."""
-    running = process.running()
+    running = process.worker()
     assert running is not None
     used = running.cpu_times()
     return used.user + used.system

@@ -107,7 +107,7 @@ def many_nodes(count: int) -> Generator[Bench]:
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         local = LocalCluster(Path(scratch))
         address = local.start_coordinator(None)
-        coordinator = local.coordinator.running()
+        coordinator = local.coordinator.worker()
         assert coordinator is not None
         try:
             with Cluster(address) as cluster:

@@ -151,7 +151,7 @@ def wide(cluster: Cluster, size: Size) -> Measured:
 
 
 def processes(local: LocalCluster) -> dict[str, psutil.Process]:
-    found = {"coordinator": local.coordinator.running(), "node": local.nodes()[0].running()}
+    found = {"coordinator": local.coordinator.worker(), "node": local.nodes()[0].worker()}
     return {name: process for name, process in found.items() if process is not None}
 
 

@@ -109,7 +109,7 @@ class Cores:
     """What the processes use from here on, in cores."""
 
     def __init__(self, local: LocalCluster) -> None:
-        running = {"coordinator": local.coordinator.running(), "a node": local.nodes()[0].running()}
+        running = {"coordinator": local.coordinator.worker(), "a node": local.nodes()[0].worker()}
         self._processes = {"the clients": psutil.Process()} | {
             name: process for name, process in running.items() if process is not None
         }

@@ -182,7 +182,7 @@ class Ground:
     def _processes(self) -> dict[str, psutil.Process]:
         found: dict[str, psutil.Process] = {}
         for one in (self.cluster.local.coordinator, *self.cluster.local.nodes()):
-            process = one.running()
+            process = one.worker()
             assert process is not None, f"{one.name} has ended"
             found[one.name] = process
         return found

@@ -3,6 +3,7 @@
 Nothing here waits by sleeping: what has to come is looked for until a deadline.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+import psutil
 
 from leasehold.client.locate import CLUSTER_FILE, CLUSTER_FILE_VERSION, KEY_FILE, ClusterFile
 from leasehold.core.lease.audit import ServeRecord
@@ -189,6 +191,7 @@ class NetworkCluster:
         """Starts a process that does not run; returns at once."""
         words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
         words += ["--cluster-key", str(self.directory / KEY_FILE), *self._words(name)]
+        words += ["--restart", "never"]
         kind = ["coordinator"] if name in self.coordinators else ["node", "start"]
         self._spawn(name, sys.executable, "-m", "leasehold.cli.main", *kind, *words)
 
@@ -202,14 +205,33 @@ class NetworkCluster:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("LEASEHOLD_", "ETCD_"))}
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                self.hosts[name].command(*command), env=clean, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.hosts[name].command(*command),
+                env=clean,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,  # with its supervisor
             )
         self._processes[name] = process
 
     def kill(self, name: str) -> None:
-        """SIGKILL; returns once the process is gone."""
-        self._processes[name].kill()
+        """SIGKILL of the process and its supervisor, as if its host had failed; returns once both are gone."""
+        self._signal(name, signal.SIGKILL)
         self._processes[name].wait()
+
+    def kill_below_supervisor(self, name: str) -> None:
+        """SIGKILL of the process alone; returns once its supervisor has ended, too."""
+        os.kill(self._worker(name), signal.SIGKILL)
+        self._processes[name].wait()
+
+    def _signal(self, name: str, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._processes[name].pid, number)
+
+    def _worker(self, name: str) -> int:
+        """The process below the supervisor, where one stands between."""
+        pid = self._processes[name].pid
+        return next((one.pid for one in psutil.Process(pid).children()), pid)
 
     def terminate(self, name: str) -> None:
         """SIGTERM: it is told to stop in order; returns at once."""
@@ -217,12 +239,12 @@ class NetworkCluster:
 
     def pause(self, name: str) -> None:
         """Stops a process in its tracks; it does not run any more when this returns."""
-        self._processes[name].send_signal(signal.SIGSTOP)
-        state = Path(f"/proc/{self._processes[name].pid}/stat")
+        self._signal(name, signal.SIGSTOP)
+        state = Path(f"/proc/{self._worker(name)}/stat")
         wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
 
     def resume(self, name: str) -> None:
-        self._processes[name].send_signal(signal.SIGCONT)
+        self._signal(name, signal.SIGCONT)
 
     def runs(self, name: str) -> bool:
         return self._processes[name].poll() is None
@@ -231,9 +253,9 @@ class NetworkCluster:
         """For how long the processes have waited for a processor so far, by the main thread of each, which has its
         event loop. One that was started again counts anew."""
         total_ns = 0
-        for process in self._processes.values():
+        for name, process in self._processes.items():
             if process.poll() is None:
-                _, waited_ns, _ = Path(f"/proc/{process.pid}/schedstat").read_text().split()
+                _, waited_ns, _ = Path(f"/proc/{self._worker(name)}/schedstat").read_text().split()
                 total_ns += int(waited_ns)
         return total_ns
 

@@ -2,7 +2,7 @@
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,19 +18,21 @@ chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on 
 
 
 def _chaos(directory: Path, name: str, number: signal.Signals, verb: str, output: Output) -> None:
-    from leasehold.local.processes import LocalCluster
-
-    process = LocalCluster(directory).node(name)
+    process = _process(directory, name)
     _check_paused(process, number)
     process.signal(number)
-    if number is signal.SIGKILL:
-        process.wait_until_gone()
     _done(process.name, verb, output)
+
+
+def _process(directory: Path, name: str) -> "Process":
+    from leasehold.local.processes import LocalCluster
+
+    return LocalCluster(directory).node(name)
 
 
 def _check_paused(process: "Process", number: signal.Signals) -> None:
     """Raises `Refused` if the signal would change nothing."""
-    if process.running() is None or number not in {signal.SIGSTOP, signal.SIGCONT}:
+    if process.running() is None:
         return
     if process.is_paused() and number is signal.SIGSTOP:
         hint = f"let it go on with `leasehold chaos resume {process.name}`"
@@ -44,9 +46,22 @@ def _done(name: str, verb: str, output: Output) -> None:
 
 
 @chaos.command()
-def kill(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Kill a process with SIGKILL."""
-    _chaos(directory, node, signal.SIGKILL, "killed", output)
+def kill(
+    node: NodeName,
+    directory: Dir = DEFAULT_DIR,
+    machine: Annotated[
+        bool, typer.Option("--machine", help="Also kill its supervisor, as if the machine had failed.")
+    ] = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Kill a process with SIGKILL. Its supervisor tells the cluster, and ends."""
+    process = _process(directory, node)
+    if machine:
+        process.signal(signal.SIGKILL)
+    else:
+        process.kill_below_supervisor()
+    process.wait_until_gone()
+    _done(process.name, "killed", output)
 
 
 @chaos.command()

@@ -7,6 +7,7 @@ callback of the interpreter that can't raise. A command that the cluster works f
 
 import os
 import signal
+import sys
 from typing import Final, NoReturn
 
 EXIT_INTERRUPTED: Final = 130
@@ -22,9 +23,17 @@ def _end(_number: int, _frame: object) -> NoReturn:
     os._exit(EXIT_INTERRUPTED)
 
 
+def begin(words: list[str]) -> None:
+    """What comes before anything large is imported; `words` are those of the command."""
+    from leasehold.cli.supervised import become_supervisor
+
+    become_supervisor(words)
+    end_quietly_on_interrupt()
+
+
 def main() -> None:
     """Entry point of `leasehold`."""
-    end_quietly_on_interrupt()
+    begin(sys.argv[1:])
     from leasehold.cli.main import main as run
 
     run()

@@ -5,9 +5,11 @@ As for any program: 130 interrupted, 141 nobody reads the output.
 """
 
 if __name__ == "__main__":  # as `python -m`: before anything large is imported
-    from leasehold.cli.entry import end_quietly_on_interrupt
+    import sys
 
-    end_quietly_on_interrupt()
+    from leasehold.cli.entry import begin
+
+    begin(sys.argv[1:])
 
 import contextlib
 import os
@@ -45,6 +47,8 @@ from leasehold.cli.options import (
     MetaUser,
     NodeName,
     Out,
+    Restart,
+    RestartWhen,
     Seeds,
     User,
 )
@@ -271,6 +275,7 @@ def coordinator(
     meta_user: MetaUser = None,
     meta_password_file: MetaPasswordFile = None,
     meta_quota: MetaQuota = None,
+    restart: Restart = RestartWhen.ON_FAILURE,  # noqa: ARG001 - as in `node start`
     config: ConfigFile = None,
 ) -> None:
     """Run one coordinator until a signal stops it."""

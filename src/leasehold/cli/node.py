@@ -17,6 +17,8 @@ from leasehold.cli.options import (
     NodeDir,
     Out,
     OwnDir,
+    Restart,
+    RestartWhen,
     Seeds,
     User,
 )
@@ -57,6 +59,7 @@ def start(
     seeds: Seeds = None,
     cluster_key: ClusterKey = None,
     gossip: Gossip = None,
+    restart: Restart = RestartWhen.ON_FAILURE,  # noqa: ARG001 - the supervisor has read it
     config: ConfigFile = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Serve nothing and contact no process: show what the directory holds.")

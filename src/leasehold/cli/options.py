@@ -1,5 +1,6 @@
 """Options that several commands take."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -78,6 +79,19 @@ ClusterKey = Annotated[
 ]
 Gossip = Annotated[
     str | None, typer.Option("--gossip", envvar="LEASEHOLD_GOSSIP", help="host:port of its gossip, over UDP.")
+]
+
+
+class RestartWhen(StrEnum):
+    """What `--restart` takes; the supervisor reads it (`cli/supervised.py`)."""
+
+    ON_FAILURE = "on-failure"
+    NEVER = "never"
+
+
+Restart = Annotated[
+    RestartWhen,
+    typer.Option("--restart", help="Whether its supervisor starts it again if it is killed or fails."),
 ]
 Meta = Annotated[
     str | None,

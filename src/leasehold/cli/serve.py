@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import uvloop
 
+from leasehold.cli.supervised import SupervisorChannel
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, gravest
 from leasehold.limits.processes import DIRECTORY_LOOK_NS
@@ -40,18 +41,25 @@ SWITCH_INTERVAL_S = 0.0005
 needs the event loop and the database's thread in turn."""
 
 
-def run(process: Coroutine[Any, Any, None]) -> None:
-    """Runs a process until it raises `Stop`. Raises the gravest of any other errors that ended it."""
+def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None) -> None:
+    """Runs a process until it raises `Stop`, as also when the supervisor at the other end of `channel` is gone. Raises
+    the gravest of any other errors that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     lines = logging.StreamHandler(sys.stderr)
     lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
     logging.basicConfig(handlers=[lines], level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
-        uvloop.run(process)
+        uvloop.run(_supervised(process, channel))
     except BaseExceptionGroup as errors:
         gravest_error = gravest(errors)
         if not isinstance(gravest_error, Stop):
             raise gravest_error from errors
+
+
+async def _supervised(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None) -> None:
+    if channel is not None:
+        asyncio.get_running_loop().add_reader(channel, channel.on_readable)
+    await process
 
 
 async def serve_until_stopped(

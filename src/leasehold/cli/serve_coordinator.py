@@ -8,6 +8,7 @@ from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
 from leasehold.cli.meta import open_meta_storage
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
+from leasehold.cli.supervised import SupervisorChannel
 from leasehold.coordinator.opening import OpeningCoordinator
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.membership.proofs import derive_keys
@@ -32,7 +33,7 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     key = read_key(config)
     check_for_a_coordinator(config.directory)
     make_directory(config.directory)
-    run(_coordinator(config, key))
+    run(_coordinator(config, key), SupervisorChannel.of_this_process())
 
 
 async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 
 from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Sightings, read_key, take_part
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
+from leasehold.cli.supervised import SupervisorChannel
 from leasehold.client.locate import CLUSTER_FILE
 from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
+from leasehold.core.words.messages import ProcessEndReported, ReportProcessEnd
 from leasehold.core.words.records import Allocated, Joining
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
@@ -32,6 +35,7 @@ from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Vault
+from leasehold.wire.prepared_call import prepared_answer, prepared_call
 from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.threads import OneThread
 
@@ -49,7 +53,8 @@ def run_node(config: NodeConfig) -> None:
     others = {META_FILE_NAME: "a coordinator", CLUSTER_FILE: "a whole cluster"}
     check_not_of_another(config.directory, FILE_NAME, others)
     make_directory(config.directory)
-    run(_node(config, key))
+    channel = SupervisorChannel.of_this_process()
+    run(_node(config, key, channel), channel)
 
 
 def _no_coordinator(config: NodeConfig) -> BadSettings:
@@ -61,7 +66,7 @@ def _no_coordinator(config: NodeConfig) -> BadSettings:
     )
 
 
-async def _node(config: NodeConfig, key: bytes | None) -> None:
+async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChannel | None) -> None:
     directory, listen = config.directory, config.listen
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
@@ -102,6 +107,7 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
             directory=str(directory),
             rack=config.rack,
             keys=None if key is None else derive_keys(key),
+            on_session=_telling(channel),
         )
         gossip = await take_part(
             config,
@@ -134,6 +140,16 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
         await asyncio.to_thread(flight.shutdown)
         serve_log.close()
         await vault.close()
+
+
+def _telling(channel: SupervisorChannel | None) -> Callable[[tuple[str, ...], ReportProcessEnd], None]:
+    """Hands the supervisor what it has to send once this process has ended."""
+
+    def hand_over(coordinators: tuple[str, ...], report: ReportProcessEnd) -> None:
+        if channel is not None:
+            channel.hand_over(coordinators, prepared_answer(ProcessEndReported()), prepared_call(report))
+
+    return hand_over
 
 
 async def _node_id(vault: Vault) -> NodeId | None:

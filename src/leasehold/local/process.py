@@ -1,4 +1,9 @@
-"""One process of a cluster on this machine, by its directory: started, signalled, watched, ended."""
+"""One process of a cluster on this machine, by its directory: started, signalled, watched, ended.
+
+Each has a session and so a process group of its own. A node or a coordinator runs under a supervisor
+(`cli/supervisor.py`): the pid file names the supervisor, and both are in the group. A signal to the group reaches both
+at once, as if the machine had failed.
+"""
 
 import contextlib
 import os
@@ -43,7 +48,8 @@ class Process:
         self._log_began = 0
 
     def running(self) -> psutil.Process | None:
-        """The live process, or None. A zombie is alive only while one of its threads runs, since that holds locks."""
+        """The live process, or None; its supervisor, if it has one. A zombie is alive only while one of its threads
+        runs, since that holds locks."""
         try:
             known = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity)
             process = psutil.Process(known.pid)
@@ -55,6 +61,13 @@ class Process:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(known.pid, os.WNOHANG)  # reaps it if it is a child of this process
         return process if same and not ended else None
+
+    def worker(self) -> psutil.Process | None:
+        """The live process below its supervisor; that of the pid file, if it has none."""
+        process = self.running()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return process and next(iter(process.children()), process)
+        return None
 
     def start(self, arguments: list[str]) -> None:
         """Starts it as `leasehold` with these arguments; see `run`."""
@@ -90,7 +103,7 @@ class Process:
 
     def used(self) -> tuple[object, int]:
         """CPU times and log size: they change whenever the process makes progress."""
-        process = self.running()
+        process = self.worker()
         try:
             times = None if process is None else process.cpu_times()[:2]
         except psutil.NoSuchProcess:
@@ -102,7 +115,26 @@ class Process:
         return process is not None and process.status() == psutil.STATUS_STOPPED
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal. Raises `Refused` if it does not run."""
+        """Sends a signal: SIGTERM to the supervisor, which passes it on, and others to the whole group. Raises
+        `Refused` if it does not run."""
+        process = self._must_run()
+        if number in {signal.SIGTERM, signal.SIGINT}:
+            process.send_signal(number)
+            return
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError as error:
+            raise psutil.NoSuchProcess(process.pid) from error
+
+    def kill_below_supervisor(self) -> None:
+        """SIGKILL of the process alone, so that its supervisor, if it has one, sees it end. Raises `Refused` if it does
+        not run."""
+        process = self._must_run()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            (self.worker() or process).kill()
+            process.send_signal(signal.SIGCONT)  # a supervisor that is paused would not see it
+
+    def _must_run(self) -> psutil.Process:
         process = self.running()
         if process is None:
             raise Refused(
@@ -110,17 +142,26 @@ class Process:
                 code=ErrorCode.NOT_RUNNING,
                 hint=f"start it with `leasehold chaos start {self.name}`",
             )
-        process.send_signal(number)
+        return process
 
     def wait_until_gone(self) -> bool:
-        """Returns once the process has ended; False if it has not within STOP_WAIT_NS."""
+        """Returns once the process has ended, with all of its group; False if it has not within STOP_WAIT_NS."""
         clock = BoottimeClock()
         deadline_ns = clock.now_ns() + STOP_WAIT_NS
-        while self.running() is not None:
+        while self.running() is not None or self._has_rest():
             if clock.now_ns() >= deadline_ns:
                 return False
             sleep_ns(END_POLL_NS)
         return True
+
+    def _has_rest(self) -> bool:
+        """Whether a process of the group still runs, now that the one that the pid file names has ended."""
+        try:
+            group = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity).pid
+            os.killpg(group, 0)
+        except (FileNotFoundError, msgspec.MsgspecError, ProcessLookupError, PermissionError):
+            return False
+        return any(_is_alive_in(one, group) for one in psutil.process_iter())
 
     def stop(self) -> None:
         """Ends it by SIGTERM, and by SIGKILL if that takes too long."""
@@ -155,6 +196,15 @@ class Process:
                 return [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
         except FileNotFoundError:
             return []
+
+
+def _is_alive_in(process: psutil.Process, group: int) -> bool:
+    try:
+        if os.getpgid(process.pid) != group:
+            return False
+        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
 
 
 def spawn(held: int, log: Path, command: list[str], environment: Mapping[str, str]) -> int:

@@ -19,7 +19,7 @@ import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import psutil
@@ -55,6 +55,9 @@ from leasehold.local.wait import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 T = TypeVar("T")
+
+LEFT_DEAD: Final = ("--restart", "never")
+"""A process that is killed stays so until `leasehold chaos start`."""
 
 
 class LocalCluster:
@@ -233,7 +236,7 @@ class LocalCluster:
 
     def _spawn_coordinator(self, process: Process, known: str | None) -> None:
         listen = known or f"{LOOPBACK}:{lasting_ports(1)[0]}"
-        where = ["--dir", str(process.directory), "--listen", listen]
+        where = ["--dir", str(process.directory), "--listen", listen, *LEFT_DEAD]
         process.start(["coordinator", *where, *self._members.words(), *gossip_words(process.directory)])
 
     def _listening(
@@ -300,7 +303,7 @@ class LocalCluster:
         return ProcessPatience(left_ns, self._pause, self._tell, now_ns)
 
     def _spawn_node(self, process: Process, coordinators: Mapping[str, str]) -> None:
-        where = ["--dir", str(process.directory), "--listen", f"{LOOPBACK}:0"]
+        where = ["--dir", str(process.directory), "--listen", f"{LOOPBACK}:0", *LEFT_DEAD]
         known = [word for address in coordinators.values() for word in ("--coordinator", address)]
         process.start(["node", "start", "--name", process.name, *where, *known, *gossip_words(process.directory)])
 
