@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ import pytest
 from leasehold.client.cluster import Cluster
 from leasehold.client.locate import KEY_FILE, read_cluster_file
 from leasehold.core.words.messages import Receipt
+from leasehold.limits.units import SECOND_NS
 from leasehold.local import process
 from leasehold.local.files import read_address
 from leasehold.local.ports import LOOPBACK, lasting_ports
@@ -122,6 +124,22 @@ def test_a_killed_node_is_started_again_and_serves(cluster: RunningCluster, conn
     assert child_of(one) != killed
     one.stop()
     assert ends(connected)["node-4"] == "SURRENDERED"
+
+
+def test_a_statement_that_waits_for_a_process_goes_on_once_that_is_killed(
+    cluster: RunningCluster, connected: Cluster
+) -> None:
+    """With leases so long that nothing else can let it go on. The last test of this cluster, for the same reason."""
+    connected.sql("ALTER CLUSTER SET lease_duration = '10m'")
+    connected.sql("CREATE TABLE d.waits (a INT)")
+    wait_until(lambda: all(node.lease_remaining_ns > 60 * SECOND_NS for node in connected.status().nodes[:3]))
+    cluster.pause("node-2")
+    with ThreadPoolExecutor(1) as threads, cluster.connect() as other:
+        dropping = threads.submit(dropped, other, "waits")
+        wait_until(lambda: "node-2" in str(connected.sql("SHOW PROCEDURES")))
+        cluster.local.node("node-2").kill_below_supervisor()
+        settled = dropping.result()
+    assert settled == {"node-1": "applied", "node-2": "ended", "node-3": "applied"}
 
 
 def test_a_killed_coordinator_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

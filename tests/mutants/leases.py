@@ -238,7 +238,7 @@ MUTANTS = (
             Edit("Child.run", "self._pidfd in ready", "True"),
             Edit("Child.run", "os.waitpid(self._pid, 0)", "os.waitpid(self._pid, os.WNOHANG)"),
         ),
-        hunters=("tests/unit/cli/test_supervisor.py",),
+        hunters=("tests/unit/cli/test_supervisor.py::test_nothing_is_reported_while_a_thread_of_the_child_runs",),
         unseen="the simulator has no kernel: it sends what a supervisor sends, once the process has ended",
     ),
     Mutant(

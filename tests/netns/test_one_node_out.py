@@ -86,6 +86,18 @@ def test_L6_L13_a_paused_node(cluster: NetworkCluster, table: str) -> None:
         check_all_serve(cluster, table)
 
 
+def test_a_killed_node_whose_supervisor_reaches_nobody(cluster: NetworkCluster, table: str) -> None:
+    """The report of its end is lost with all else, so the leader waits for the lease."""
+    cluster.hosts.cut_both_ways(COORDINATOR, NODE)
+    cluster.kill_below_supervisor(NODE)
+    ended = cluster.run(f"ALTER TABLE {table} DROP COLUMN b")
+    check_bound(ended)
+    check_settled(ended, node_1="fenced")
+    cluster.heal()
+    check_nothing_stale(cluster, ended)
+    check_all_serve(cluster, table)
+
+
 def test_L5_a_stuck_node(cluster: NetworkCluster, table: str) -> None:
     """It lives and what it sends arrives, but what is sent to it trickles: it can't learn of the change."""
     with cluster.scanning(BEHIND_PROXY, table) as scanner:
