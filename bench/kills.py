@@ -1,7 +1,7 @@
 """The first schema change, append and scan after a SIGKILL: of a node's process alone, and with its supervisor.
 
 Three nodes on this machine, and one client with open connections. A round kills node-2, and the client asks at once.
-The schema change is a DROP TABLE, so it needs every node. The append and the scan go to a table with two copies of each
+The schema change is a DROP TABLE, so it needs every node. The append and the scan go to tables with two copies of each
 bucket, of which node-2 holds some. Then node-2 starts again and gets its lease.
 """
 
@@ -23,6 +23,7 @@ from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 NODE: Final = "node-2"
 NOBODY, ALONE, TOGETHER = "nobody", "the process alone", "the process and its supervisor"
+SCANNED, APPENDED = "bench.scanned", "bench.appended"
 AIM_MS: Final = 50.0
 ROWS: Final = pa.table({"k": pa.array(range(1_000), pa.int64())})
 COPIED_S: Final = 60
@@ -53,8 +54,9 @@ class Bench:
     def prepare(self) -> None:
         self._cluster.sql("CREATE DATABASE bench")
         two = "TBLPROPERTIES ('replication' = '2')"
-        self._cluster.sql(f"CREATE TABLE bench.t (k BIGINT) CLUSTERED BY (k) INTO 6 BUCKETS {two}")
-        self._append()
+        for name in (SCANNED, APPENDED):
+            self._cluster.sql(f"CREATE TABLE {name} (k BIGINT) CLUSTERED BY (k) INTO 6 BUCKETS {two}")
+            self._cluster.table(name).append(ROWS)
 
     def questions(self) -> dict[str, Callable[[], object]]:
         return {"DROP TABLE": self._drop, "append": self._append, "scan": self._scan}
@@ -91,10 +93,10 @@ class Bench:
         self._settled_by_a_lease = any(one.how is SettledHow.FENCED for one in answer.settled)
 
     def _append(self) -> None:
-        assert self._cluster.table("bench.t").append(ROWS) == ROWS.num_rows
+        assert self._cluster.table(APPENDED).append(ROWS) == ROWS.num_rows
 
     def _scan(self) -> None:
-        assert self._cluster.table("bench.t").scan().read_all().num_rows >= ROWS.num_rows
+        assert self._cluster.table(SCANNED).scan().read_all().num_rows == ROWS.num_rows
 
 
 def _figures(bench: Bench, size: Size) -> Iterator[Figure]:
