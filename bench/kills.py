@@ -32,8 +32,8 @@ COPIED_S: Final = 60
 class Size(NamedTuple):
     """How often each question follows a kill of each kind."""
 
-    nobody: int = 30
-    alone: int = 30
+    nobody: int = 20
+    alone: int = 20
     together: int = 5
 
 
