@@ -119,8 +119,13 @@ class Faults:
 
     def _kill_a_node(self) -> None:
         if (name := self._some_node()) is not None:
-            self._end(name, in_order=False)
-            self._break(name, "node killed", f"{name}: SIGKILL", lambda: self._start(name))
+            if self._random.random() < 0.5:
+                self._end(name, in_order=False)
+                self._break(name, "node killed with its supervisor", f"{name}: SIGKILL", lambda: self._start(name))
+            else:
+                self._down.add(name)
+                self._ground.kill_below_supervisor(name)
+                self._break(name, "process of a node killed", f"{name}: reported", lambda: self._start(name))
 
     def _stop_a_node(self) -> None:
         if (name := self._some_node()) is not None:

@@ -45,6 +45,7 @@ class Ground(Protocol):
     def address(self) -> str: ...
     def start(self, name: str) -> None: ...
     def kill(self, name: str) -> None: ...
+    def kill_below_supervisor(self, name: str) -> None: ...
     def terminate(self, name: str) -> None: ...
     def pause(self, name: str) -> None: ...
     def resume(self, name: str) -> None: ...
@@ -71,6 +72,7 @@ class NetworkGround:
         self.directory = directory
         self.logs = f"logs are {directory}/*.log, serve logs {directory}/node-*/servelog"
         self.kill = self._cluster.kill
+        self.kill_below_supervisor = self._cluster.kill_below_supervisor
         self.terminate = self._cluster.terminate
         self.pause = self._cluster.pause
         self.resume = self._cluster.resume
@@ -145,6 +147,10 @@ class LocalGround:
         if self.runs(name):
             self._local.node(name).signal(signal.SIGKILL)
             self._local.node(name).wait_until_gone()
+
+    def kill_below_supervisor(self, name: str) -> None:
+        self._local.node(name).kill_below_supervisor()
+        self._local.node(name).wait_until_gone()
 
     def terminate(self, name: str) -> None:
         self._local.node(name).signal(signal.SIGTERM)

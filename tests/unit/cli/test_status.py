@@ -187,6 +187,7 @@ def test_a_node_that_hangs_is_told_from_one_that_is_gone(capsys: pytest.CaptureF
         ("GONE", "its connection was closed 2.5 s ago: its process has ended"),
         ("CLOSED", "its process closed the session 2.5 s ago"),
         ("SURRENDERED", "it was stopped cleanly 2.5 s ago"),
+        ("ENDED", "its process ended 2.5 s ago, as its supervisor reports"),
         ("REFUSED", "the coordinator ended its session 2.5 s ago"),
         ("A_LATER_WORD", None),
     ],

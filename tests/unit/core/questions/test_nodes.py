@@ -57,6 +57,7 @@ def held(**fields):
         (IN, {"is_connected": True, "held": LEASE}, "FENCED", "MEMBER"),
         (IN, {"held": LEASE, "lease_end_ns": NOW_NS + 1}, "ACTIVE", "MEMBER"),
         (IN, {"held": held(closed=SettledHow.SURRENDERED), "lease_end_ns": NOW_NS + 1}, "DOWN", "MEMBER"),
+        (IN, {"held": held(closed=SettledHow.ENDED), "lease_end_ns": NOW_NS + 1}, "DOWN", "MEMBER"),
         (IN, {"held": held(applied=None), "lease_end_ns": NOW_NS + 1}, "DOWN", "MEMBER"),
         (IN, {"join_wait_ns": 5}, "DOWN", "WAITING"),
         (IN, {"join_wait_ns": 5, "is_connected": True, "held": LEASE}, "FENCED", "MEMBER"),
