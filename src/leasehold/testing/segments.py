@@ -54,7 +54,9 @@ class MemorySegments:
         content = self._content(one)
         while row < len(content.rows):
             await self._pass()
-            if self._disk.disk.is_damaged(one) or self._disk.disk.failing:
+            # Each page has a checksum: what a reader has open stays damaged when the file goes to the trash.
+            is_wrong = content.sha256 != ticket.sha256 or self._disk.disk.is_damaged(one)
+            if is_wrong or self._disk.disk.failing:
                 raise Corrupt(f"the file of {one} is damaged")
             part = Part(content.rows[row : row + self._pace.batch_rows])
             row += part.num_rows
