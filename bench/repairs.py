@@ -131,9 +131,7 @@ class Bench:
         return lasted_s
 
     def _drain_of(self, node: str) -> str:
-        shown = self._cluster.sql("SHOW NODES")
-        name, drain = (shown.columns.index(column) for column in ("name", "drain"))
-        return next(str(row[drain]) for row in shown.rows if row[name] == node)
+        return next(one.stage for one in self._cluster.status().nodes if one.name == node)
 
 
 def _scan(cluster: Cluster, _: int) -> None:
