@@ -203,6 +203,15 @@ def test_a_commit_is_held_against_the_settings_of_its_own_revision():
     assert one.id != late_one.id
 
 
+def test_a_file_may_be_damaged_before_its_commit():
+    told = Told(named("INV-REP-1"))
+    told.written(hosts=("n1", "n2"), settings=msgspec.structs.replace(SETTINGS, min_in_sync=2))
+    late_one = segment(8)
+    told.keep(late_one, "n1")
+    told.oracle.damaged("n2", late_one.id)
+    told.commit(transaction(number=8), late_one)
+
+
 # ---------------------------------------------------------------- clocks
 
 

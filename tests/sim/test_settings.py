@@ -162,6 +162,7 @@ def test_show_cluster() -> None:
             ("retention_revisions", "200000"),
             ("retention_bytes", "268435456"),
             ("clock_step", "10m"),
+            ("scrub_every", "7d"),
             ("largest_lease", "3s"),
             ("generation", "1"),
             ("clock_drift", "1%"),

@@ -81,8 +81,8 @@ def _at_commit(
     holders = set(segment.holders)
     if oracle.disks:
         holders &= _on_disk(oracle, spot)
-    # A machine may have lost its disk after it held the segment and before the commit.
-    if len(holders) < needed - oracle.disks_lost:
+    # A machine may have lost its disk, or had the file damaged, after it held the segment and before the commit.
+    if len(holders) < needed - oracle.disks_lost - promised.damaged[segment.id]:
         return f"segment {segment.id} was committed with {len(holders)} durable copies, {needed} are promised"
     promised.copies[spot] = needed
     return None
