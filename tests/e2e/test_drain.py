@@ -57,7 +57,7 @@ def node(running: RunningCluster, *words: str) -> Ran:
 
 def test_fewer_copies_are_asked_for_and_their_files_go(running: RunningCluster, cluster: Cluster) -> None:
     segments = len(cluster.plan("d.t").segments)
-    assert sum(files(running).values()) == 4 * segments
+    wait_until(lambda: sum(files(running).values()) == 4 * segments)  # those of a hedged append go a little later
     refused = node(running, "drain", GOING)
     refused.refused(3, "error [TOO_FEW_NODES]", "d.t", "lower the 'replication'")
     cluster.sql("ALTER TABLE d.t SET TBLPROPERTIES ('replication' = '2')")
@@ -70,7 +70,7 @@ def test_fewer_copies_are_asked_for_and_their_files_go(running: RunningCluster, 
             assert rows(cluster) == list(range(ROWS)), f"without {name}"
         finally:
             running.resume(name)
-    running.wait_until_active()
+        running.wait_until_active()
 
 
 def holders(cluster: Cluster) -> set[int]:
