@@ -110,7 +110,8 @@ def test_I11_a_ticket_of_another_cluster_and_every_message_that_is_no_ticket_is_
         assert isinstance(refused, Definite)
         assert refused.code in {"BAD_TICKET", "OTHER_CLUSTER"}
         of_its_way = (
-            kind.__name__ in {"get": ("ReadTicket", "FetchTicket"), "put": ("WriteTicket", "ForwardTicket")}[way]
+            kind.__name__
+            in {"get": ("ReadTicket", "FetchTicket", "ScrubTicket"), "put": ("WriteTicket", "ForwardTicket")}[way]
         )
         assert (refused.code == "OTHER_CLUSTER") == of_its_way
     assert pair.node(1).readings == 0
