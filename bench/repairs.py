@@ -39,9 +39,9 @@ PAUSE_S: Final = 0.01
 class Size(NamedTuple):
     """How many rows move, in so many appends, and how often."""
 
-    rows: int = 2_400_000
-    appends: int = 12
-    rounds: int = 4
+    rows: int = 1_200_000
+    appends: int = 6
+    rounds: int = 2
 
 
 SMALLEST = Size(rows=600, appends=1, rounds=1)
