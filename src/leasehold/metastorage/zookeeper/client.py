@@ -132,13 +132,14 @@ class ZooKeeperClient:
             await endpoint.connecting.join(lambda: self._connect(endpoint))
             connection = endpoint.connection
             assert connection is not None
+            met = self._cluster
             if confirmed or not connection.is_known:
                 await connection.confirm(self._root)
             if not connection.is_known:
                 root = await connection.stat(self._root)
                 if await connection.is_for_everybody(self._root):
                     raise self._open_to_everybody()
-                connection.is_known = self._is_known(endpoint.address, root)
+                connection.is_known = self._is_known(endpoint.address, root, met)
         except TryFailed as failed:
             raise TryFailed(failed.reason, may_happen=False) from failed
         return await action(connection)
@@ -166,10 +167,10 @@ class ZooKeeperClient:
         await self._try(endpoint, is_asked, confirmed=False)
         return await ask_status(endpoint.address, self._context, timeout_ns=self._try_ns)
 
-    def _is_known(self, address: str, root: ZnodeStat | None) -> bool:
-        """Whether the root shows that the member belongs to the cluster that was met first; nobody knows while it has
-        not been made."""
-        if root is None and self._cluster is None:
+    def _is_known(self, address: str, root: ZnodeStat | None, met: tuple[str, tuple[int, int]] | None) -> bool:
+        """Whether the root shows that the member belongs to the cluster that was `met` before it was asked; nobody
+        knows while it has not been made. Another member may have shown it meanwhile."""
+        if root is None and met is None:
             return False
         told = (0, 0) if root is None else (root.czxid, root.ctime)
         first, known = self._cluster = self._cluster or (address, told)

@@ -46,6 +46,14 @@ class FakeZooKeeper:
         self.may_confirm = asyncio.Event()
         self.may_confirm.set()
         self.is_asked_to_confirm = asyncio.Event()
+        self.root = MISSING_NODE
+        """The answer to a look for the root that begins now; it waits for `may_look`."""
+        self.may_look = asyncio.Event()
+        self.may_look.set()
+        self.is_looked_at = asyncio.Event()
+        self.told_twice = asyncio.Event()
+        """Its status: for the connection, then to who asked for it."""
+        self._statuses = 0
         self.auth = Reply()
         self.greets = True
         self._ended = asyncio.Event()
@@ -62,6 +70,9 @@ class FakeZooKeeper:
         first = await reader.readexactly(4)
         if first == b"srvr":
             writer.write(STATUS)
+            self._statuses += 1
+            if self._statuses > 1:
+                self.told_twice.set()
             return
         await reader.readexactly(int.from_bytes(first))
         if not self.greets:
@@ -91,7 +102,10 @@ class FakeZooKeeper:
             await self.may_confirm.wait()
             return CONFIRMED
         if kind == EXISTS:
-            return MISSING_NODE
+            root = self.root
+            self.is_looked_at.set()
+            await self.may_look.wait()
+            return root
         self.asked.append(kind)
         return self.script(kind)
 

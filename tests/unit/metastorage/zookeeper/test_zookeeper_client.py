@@ -99,6 +99,22 @@ async def test_readers_that_wait_share_a_confirmation_that_begins_after_they_cam
         assert fake.asked == [GET] * 52
 
 
+async def test_a_member_that_was_asked_before_the_root_was_made_is_of_no_other_cluster() -> None:
+    first, second = always(VALUE), always(VALUE)
+    first.may_look.clear()
+    root = Reply(bytes(7) + b"\1" + bytes(60))
+    second.root = root
+    async with running(first, second), asking(first, second) as store, asyncio.TaskGroup() as tasks:
+        read = tasks.create_task(store.get("log/head"))
+        await first.is_looked_at.wait()
+        first.root = root
+        tasks.create_task(store.members())
+        await second.told_twice.wait()  # so its root was heard of
+        first.may_look.set()
+        assert await read == StoredValue(value=b"v", version=1)
+        assert (first.asked, second.asked) == ([GET], [])
+
+
 @pytest.mark.parametrize(
     ("code", "error"), [(-102, StoreDenied), (-114, StoreDenied), (-125, StoreFull)], ids=["no right", "ACL", "quota"]
 )
