@@ -115,11 +115,13 @@ class _TableScrub:
 
     def is_healing(self) -> bool:
         """Whether a damaged file may be replaced yet; counts those that were."""
+        unhealed: list[SegmentRecord] = []
         for one in list(self.damaged):
             entry = self._manifest.segment((one.table, one.bucket), one.segment).segment
             if entry is None or self._is_healed(one, entry):
                 del self.damaged[one]
-        unhealed = list(self._records())
+            else:
+                unhealed.append(entry)
         self.found = msgspec.structs.replace(
             self.found,
             healed=self.found.damaged - len(self.damaged),
@@ -128,12 +130,6 @@ class _TableScrub:
             unhealed_segments=tuple(one.id for one in unhealed[:SCRUB_TOLD_MAX]),
         )
         return any(has_other_holder(one, self._node, self._published.view) for one in unhealed)
-
-    def _records(self) -> Iterator[SegmentRecord]:
-        for one in self.damaged:
-            entry = self._manifest.segment((one.table, one.bucket), one.segment).segment
-            if entry is not None:
-                yield entry
 
     def _is_healed(self, one: OnDisk, entry: SegmentRecord) -> bool:
         suspects, inode = self._published.suspects, self._inode(one)
