@@ -47,22 +47,23 @@ def test_L8_killed_while_the_barrier_waits(cluster: NetworkCluster, table: str) 
 
 
 def test_killed_around_the_point_of_no_return(cluster: NetworkCluster) -> None:
-    """Closer and closer to it, from both sides: after each kill the meta storage says on which one it was. A machine
-    under load may be too slow or too quick for one of them."""
+    """Closer and closer to it, from both sides: after each kill the meta storage says on which one it was."""
     before_ns, after_ns = 0, 32 * MILLISECOND_NS
     stood: list[str] = []
     for instant_ns in nearer(lambda: stood[-1] in BEFORE, before_ns, after_ns):
         table = f"d.dropped_{len(stood)}"
         cluster.wait_until_active()
         cluster.run(create(table))
+        if not instant_ns:
+            cluster.pause(COORDINATOR)  # a machine under load may not kill it in time
         statement = cluster.begin(f"DROP TABLE {table}")
         statement.wait_until_sent()
         sleep_ns(instant_ns)
         stood.append(kill_and_start(cluster, statement))
         log.info("killed %d us after it was sent: %s", instant_ns // 1000, stood[-1])
         check_happened_once(cluster, table, statement)
-    assert len(stood) >= ROUNDS
-    assert set(stood) <= BEFORE | AFTER, stood
+    assert set(stood) & BEFORE, stood
+    assert set(stood) & AFTER, stood
 
 
 def nearer(was_before: Callable[[], bool], before_ns: int, after_ns: int) -> Iterator[int]:
