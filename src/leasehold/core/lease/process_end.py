@@ -12,8 +12,8 @@ else may: a refused connection, or the silence of a process, proves nothing.
 
 The **end proof** shows that a report is of this very process. It follows from the token and the session of the process,
 so the node can make it, and the leader that lets the node in. Other nodes know the session but not the token. The
-record of the node keeps only the hash of the proof, so each later leader can check it too. Whoever overhears a proof
-can only report an end that has happened: the proof opens no session.
+record of the node has only the hash of the proof, by which each later leader can check it. A proof is sent only after
+the end that it proves, and opens no session: whoever overhears it gains nothing.
 """
 
 import hashlib
