@@ -15,6 +15,7 @@ OTHER_WORDS = frozenset(
     {"ABORTED", "CLOSED", "FENCED", "RECOVERING", "REFUSED", "ROLLED_BACK", "RUNNING", "SILENT", "UNKNOWN"}
 )
 """Codes that are also states of a statement, a transaction, a node or a session."""
+CODES = frozenset(ErrorCode) - OTHER_WORDS
 
 
 @cache
@@ -38,7 +39,7 @@ def is_code(tree: ast.AST) -> bool:
 
 def spelled(tree: ast.Module) -> set[str]:
     """Strings that stand where a code belongs, and strings that are the name of a code and of nothing else."""
-    found = {one for one in strings(tree) if one in set(ErrorCode) - OTHER_WORDS}
+    found = {one for one in strings(tree) if one in CODES}
     for node in ast.walk(tree):
         match node:
             case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="default_code")], value=value):

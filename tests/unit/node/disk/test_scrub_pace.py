@@ -148,7 +148,7 @@ def test_processes_begin_at_different_files() -> None:
 def test_none_is_read_if_that_is_set_and_again_once_it_is_not() -> None:
     async def main(_random: Random) -> None:
         ground = Ground(every_ns=0)
-        assert await ground.after(100 * HOUR_NS) == []
+        assert await ground.after(3 * HOUR_NS) == []
         ground.set(HOUR_NS)
         assert set(await ground.after(HOUR_NS + SLACK_NS)) == set(ground.names)
 
@@ -189,13 +189,13 @@ def test_a_suspected_file_is_read_also_where_no_file_is_read_in_turn() -> None:
 
 def test_more_files_are_read_faster_though_the_next_one_was_due_late() -> None:
     async def main(_random: Random) -> None:
-        ground = Ground(every_ns=100 * HOUR_NS, segments=1)
+        ground = Ground(every_ns=3 * HOUR_NS, segments=1)
         await ground.after(SCRUB_COUNT_NS // 2)
         for number in range(100, 1_100):
             one = segment(number, 1, 3, bucket=1)
             ground.change(keys.segment(TABLE, 1, one.id), one)
         ground.kept = 1_003
-        assert len(await ground.after(100 * HOUR_NS)) > 900
+        assert len(await ground.after(3 * HOUR_NS)) > 900
 
     simulated(main)
 
