@@ -6,6 +6,29 @@ from tests.mutants.patch import Edit
 FILES = "tests/scenarios/test_durable_first.py"
 
 MUTANTS = (
+    # ------------------------------------------------------------ disks that fail
+    Mutant(
+        name="a failing disk that is waited for",
+        invariant="INV-REP-1",
+        rule="the buckets of a node whose disk fails get other replicas at once",
+        edits=(Edit("Repair._look", "bad = away | self._failing()", "bad = away"),),
+        hunters=("tests/sim/test_failing_disks.py",),
+        unseen="another holder of each segment is left, so no row is lost",
+    ),
+    Mutant(
+        name="a disk believed again because one write succeeds",
+        invariant="INV-REP-1",
+        rule="a disk that failed is believed again only of a new process",
+        edits=(
+            Edit(
+                "watch_space",
+                "published.disk_full = is_told = False",
+                "published.disk_full = published.disk_failing = is_told = False",
+            ),
+        ),
+        hunters=("tests/unit/node/disk/test_space.py",),
+        unseen="no simulated node makes trial writes",
+    ),
     # ------------------------------------------------------------ files
     Mutant(
         name="a bucket compared by two catalogs",

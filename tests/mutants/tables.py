@@ -161,7 +161,7 @@ MUTANTS = (
         name="a repair that goes on after the node came back",
         invariant="INV-REP-1",
         rule="a node that comes back before its replacement is whole keeps its replica, and the copy goes",
-        edits=(Edit("Repair._look", "self._away = away", "self._away |= away"),),
+        edits=(Edit("Repair._look", "self._bad = bad", "self._bad |= bad"),),
         hunters=(
             "tests/sim/test_replaced.py::test_a_node_that_is_back_before_its_replacement_is_whole_keeps_its_buckets_and_the_copy_goes",
         ),

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+
+import msgspec
 
 from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Sightings, read_key, take_part
@@ -80,6 +81,8 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
         published.disk_full = True
 
     vault.on_full = found_full
+    ending = Ending(channel)
+    vault.on_disk_error = ending.disk_fails
     files = SegmentFiles(directory)
     files.open()
     serve_log = ServeLog(directory / "servelog")
@@ -107,7 +110,7 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
             directory=str(directory),
             rack=config.rack,
             keys=None if key is None else derive_keys(key),
-            on_session=_telling(channel),
+            on_session=ending.hand_over,
         )
         gossip = await take_part(
             config,
@@ -142,14 +145,23 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
         await vault.close()
 
 
-def _telling(channel: SupervisorChannel | None) -> Callable[[tuple[str, ...], ReportProcessEnd], None]:
+class Ending:
     """Hands the supervisor what it has to send once this process has ended."""
 
-    def hand_over(coordinators: tuple[str, ...], report: ReportProcessEnd) -> None:
-        if channel is not None:
-            channel.hand_over(coordinators, prepared_answer(ProcessEndReported()), prepared_call(report))
+    def __init__(self, channel: SupervisorChannel | None) -> None:
+        self._channel = channel
+        self._last: tuple[tuple[str, ...], ReportProcessEnd] | None = None
 
-    return hand_over
+    def hand_over(self, coordinators: tuple[str, ...], report: ReportProcessEnd) -> None:
+        self._last = coordinators, report
+        if self._channel is not None:
+            self._channel.hand_over(coordinators, prepared_answer(ProcessEndReported()), prepared_call(report))
+
+    def disk_fails(self) -> None:
+        """This process ends for an error of its disk; one that has never had a session has nobody to tell."""
+        if self._last is not None:
+            coordinators, report = self._last
+            self.hand_over(coordinators, msgspec.structs.replace(report, disk_failing=True))
 
 
 async def _node_id(vault: Vault) -> NodeId | None:

@@ -127,7 +127,7 @@ def _node_lines(status: ClusterStatus) -> Iterator[str]:
         if node.id in status.disks_full:
             yield f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk"
         if node.id in status.disks_failing:
-            yield f"{node.name}: DISK_ERROR: its disk fails, so other nodes take the rows; its log says how"
+            yield f"{node.name}: DISK_ERROR: its disk fails, so other nodes take over its buckets; its log says how"
         if (end := ends.get(node.id)) is not None and end.how in _ENDS:
             yield f"{node.name}: {_ENDS[end.how].format(ago=f'{end.ago_ns / SECOND_NS:.1f}')}"
         if node.stage in _DRAINS:

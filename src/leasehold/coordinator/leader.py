@@ -127,7 +127,15 @@ class Leader:
             prove=self._prove,
         )
         self._removal = Removal(self._writer, self._leasing, clock, threads, group, end_session=self._sessions.end)
-        self._repair = Repair(self._writer, threads, self._removal.all_leaving, self._leasing.leased, clock.now_ns)
+        self._repair = Repair(
+            self._writer,
+            threads,
+            clock.now_ns,
+            leaving=self._removal.all_leaving,
+            leased=self._leasing.leased,
+            failing=self._sessions.disks_failing,
+        )
+        self._sessions.on_failing = self._repair.wanted.set
         self._registration = Registration(
             storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
         )
@@ -159,6 +167,7 @@ class Leader:
             serving=lambda: self._overview.serving(self._writer.catalog, clock.now_ns()),
             hashed=self._logins.hashed,
             leaving=self._removal.all_leaving,
+            failing=self._sessions.disks_failing,
         )
         self._execution = Execution(
             self._procedures, self._overview.answer, lambda: self._writer.catalog, clock, threads

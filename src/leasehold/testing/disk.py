@@ -32,8 +32,6 @@ from leasehold.testing.rows import Content, RowId, content_in
 from leasehold.wire.ports import Clock, Transport
 
 OnRemoved = Callable[[ObjectId, BucketNumber, SegmentId], None]
-
-
 _Files = dict[OnDisk, Content]
 
 
@@ -207,7 +205,7 @@ class MemoryDisk:
 
     def __init__(self, disk: SegmentDisk, clock: Clock, transport: Transport, published: Published) -> None:
         self.disk = disk
-        self._published = published
+        self.published = published
         self._clock = clock
         self._transport = transport
         self._gone = False
@@ -266,7 +264,7 @@ class MemoryDisk:
             return False
         await rest(content.size_bytes)
         if self.disk.failing:
-            self._published.disk_failing = True
+            self.published.disk_failing = True
         return self.disk.content(file_of_record(record)) is not None and not self._is_whole(record)
 
     async def fetch(
@@ -282,7 +280,7 @@ class MemoryDisk:
             record,
             places,
             cluster_id=cluster_id,
-            asking=self._published,
+            asking=self.published,
             on_asked=on_asked,
         )
 
@@ -303,7 +301,7 @@ class MemoryDisk:
 
     def suspect(self, one: OnDisk) -> None:
         """Has a file read whole soon."""
-        self._published.suspects.suspect(one)
+        self.published.suspects.suspect(one)
 
     async def is_whole(self, record: SegmentRecord) -> bool:
         """Whether a finished file is what the manifest says; it survives a loss of power then."""
@@ -377,6 +375,7 @@ class MemoryFile:
         self._disk.check()
         if self._disk.disk.failing:
             self.discard()
+            self._disk.published.disk_failing = True
             raise Definite("the disk fails at a write", code=ErrorCode.DISK_ERROR, hint="check the disk")
         if self._disk.disk.full:
             self.discard()

@@ -74,6 +74,8 @@ class SqliteVault:
         self._closed = False
         self.on_full: Callable[[], None] = lambda: None
         """Called for each write that found no space and waits."""
+        self.on_disk_error: Callable[[], None] = lambda: None
+        """Called on any thread for an error of the disk, after which this process has to end."""
         self._checking: sqlite3.Connection | None = None
         """On a thread of its own, the whole file for as long as that takes."""
 
@@ -207,6 +209,8 @@ class SqliteVault:
             fault = explain(self._path, error)
         if self._fault is None:
             self._fault = fault
+            if fault.code == ErrorCode.DISK:
+                self.on_disk_error()
         return fault
 
     def _open(self, database: sqlite3.Connection) -> None:

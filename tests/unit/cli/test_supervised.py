@@ -5,11 +5,16 @@ import signal
 import socket
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from leasehold.cli import supervised, supervisor
+from leasehold.cli.serve_node import Ending
 from leasehold.cli.supervised import SupervisorChannel, become_supervisor
 from leasehold.cli.supervisor import CHANNEL
+from leasehold.core.words.messages import ReportProcessEnd
+from leasehold.ids import ClusterId, Incarnation, NodeId
+from leasehold.wire.prepared_call import prepared_call
 
 BECOMES = [
     (["coordinator"], "on-failure"),
@@ -115,3 +120,17 @@ def test_the_end_of_the_supervisor_stops_this_process_in_order(
     ends[0].close()
     ends[1].on_readable()
     assert sent == [(os.getpid(), signal.SIGTERM)]
+
+
+def test_a_supervisor_is_told_that_the_process_ends_for_an_error_of_the_disk() -> None:
+    report = ReportProcessEnd(cluster_id=ClusterId("c"), node=NodeId(1), incarnation=Incarnation(2), proof=b"p" * 32)
+    supervisor_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ending = Ending(SupervisorChannel(child_end.detach()))
+    with supervisor_end:
+        ending.disk_fails()
+        ending.hand_over(("c1:7000",), report)
+        ending.disk_fails()
+        records = [supervisor_end.recv(supervisor.RECORD_BYTES_MAX) for _ in range(2)]
+    failing = msgspec.structs.replace(report, disk_failing=True)
+    assert [one.split(b"\n", 2)[2] for one in records] == [prepared_call(report), prepared_call(failing)]
+    Ending(None).disk_fails()

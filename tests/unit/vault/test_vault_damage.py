@@ -243,12 +243,15 @@ async def test_another_failed_write_closes_the_vault_until_it_is_opened_anew(
     def fail(_database: sqlite3.Connection) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
+    told: list[str] = []
+    vault.on_disk_error = lambda: told.append("the disk fails")
     scripted.before_next = fail
     with pytest.raises(OutcomeUnknown) as caught:
         await vault.write_coordinators(("c1:7000",))
     assert caught.value.code == "DISK"
     with pytest.raises(OutcomeUnknown):
         await vault.identity()
+    assert told == ["the disk fails"]
     await vault.close()
     vault = await SqliteVault.open(tmp_path)
     assert await vault.identity() == CLAIMING

@@ -42,9 +42,7 @@ class OpenedSession(msgspec.Struct):
             log.info("the disk of node %d takes writes again", renewal.node)
         self.disk_full = renewal.disk_full
         if renewal.disk_failing and not self.disk_failing:
-            log.warning("the disk of node %d fails: it takes no rows until a write succeeds", renewal.node)
-        elif self.disk_failing and not renewal.disk_failing:
-            log.info("the disk of node %d takes writes again", renewal.node)
+            log.warning("the disk of node %d fails: its log says how", renewal.node)
         self.disk_failing = renewal.disk_failing
 
     def reply(self, message: Message) -> None:

@@ -68,6 +68,9 @@ class Sessions:
         self._open: dict[NodeId, OpenedSession] = {}
         self._began_ns = clock.now_ns()
         self._ended: dict[NodeId, EndedSession] = {}
+        self._failing: set[NodeId] = set()
+        self.on_failing: Callable[[], None] = lambda: None
+        """Called when it is first heard that the disk of a node fails."""
         self._unopened = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
 
     def connected(self, node: NodeId) -> bool:
@@ -91,6 +94,10 @@ class Sessions:
 
     def disks_full(self) -> tuple[NodeId, ...]:
         return tuple(node for node, one in sorted(self._open.items()) if one.disk_full and self.connected(node))
+
+    def disks_failing(self) -> frozenset[NodeId]:
+        """The nodes whose last process that was heard had a disk that fails; also if that process has ended since."""
+        return frozenset(self._failing)
 
     def ends(self) -> tuple[messages.SessionEnd, ...]:
         """How the last session of each node ended that has none now."""
@@ -220,6 +227,8 @@ class Sessions:
             one.ended.set()
         elif last is None or (last.incarnation, last.how) != (report.incarnation, "SURRENDERED"):
             self._ended[report.node] = EndedSession(report.incarnation, "ENDED", self._clock.now_ns())
+        if report.disk_failing:
+            self._has_failing_disk(report.node)
         self._topology.closed()
         return answers[0]
 
@@ -246,6 +255,7 @@ class Sessions:
         match message:
             case messages.Renewal():
                 one.heard_disk(message)
+                self._heard_disk(message)
                 self._leasing.renew(message, one.reply)
             case messages.Surrender():
                 one.how = "SURRENDERED"
@@ -264,6 +274,17 @@ class Sessions:
                     await one.reports.put(message)
             case _:
                 assert_never(message)
+
+    def _heard_disk(self, renewal: messages.Renewal) -> None:
+        if not renewal.disk_failing:
+            self._failing.discard(renewal.node)
+        elif self.connected(renewal.node):
+            self._has_failing_disk(renewal.node)
+
+    def _has_failing_disk(self, node: NodeId) -> None:
+        if node not in self._failing:
+            self._failing.add(node)
+            self.on_failing()
 
     async def _finish_in_turn(self, one: OpenedSession) -> None:
         """In a task of its own, since renewals must not wait for a disk."""

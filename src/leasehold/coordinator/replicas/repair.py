@@ -3,9 +3,14 @@ that are no replicas any more (`core/replicas/retired.py`), and counts segments 
 (`core/replicas/copies.py`).
 
 All buckets are looked at after changes of node records and of the replication of a table, once a node has been away for
-too long (`core/replicas/absence.py`), and once it is back; those that have too many replicas after each change of
-theirs. As in all housekeeping, what is due is found on a thread and written in slices. What a person waits for is
-`wanted` soon: a drain, another replication, and a replica that can go since others are in sync.
+too long (`core/replicas/absence.py`), and once it is back, as for a node whose disk fails; those that have too many
+replicas after each change of theirs. As in all housekeeping, what is due is found on a thread and written in slices.
+What a person waits for is `wanted` soon: a drain, another replication, a disk that fails, and a replica that can go
+since others are in sync.
+
+A disk fails from what its node says until a new process of that node says that it works. Until then the node keeps only
+what no other node can take: its replicas go as others are in sync. A new leader hears it again from the process; where
+that has ended, the node is replaced as one that is away.
 """
 
 import asyncio
@@ -33,26 +38,30 @@ log = logging.getLogger(__name__)
 
 
 class Repair:
-    """The repair of one leader. Nodes that are `leaving` get no more buckets; those that hold a lease are `leased`."""
+    """The repair of one leader. Nodes that are `leaving` get no more buckets; those that hold a lease are `leased`; the
+    disks of those that are `failing` do."""
 
     def __init__(
         self,
         writer: Writer,
         threads: Threads,
+        now_ns: Callable[[], int],
+        *,
         leaving: Callable[[], frozenset[NodeId]],
         leased: Callable[[], frozenset[NodeId]],
-        now_ns: Callable[[], int],
+        failing: Callable[[], frozenset[NodeId]],
     ) -> None:
         self._writer = writer
         self._threads = threads
         self._leaving = leaving
         self._leased = leased
+        self._failing = failing
         self._now_ns = now_ns
         self.wanted = asyncio.Event()
         """Whether `keep` should not wait for its turn."""
         self._absences = Absences()
-        self._away: frozenset[NodeId] = frozenset()
-        """The nodes whose buckets get other replicas, as of the last look."""
+        self._bad: frozenset[NodeId] = frozenset()
+        """The nodes whose buckets get other replicas, as of the last look: those that are away or whose disk fails."""
         self._due = True
         """A member has come, or a node was removed: buckets may need other replicas."""
         self._surplus: set[BucketKey] = set()
@@ -112,16 +121,19 @@ class Repair:
             self.copies.counted(tallied(self.copies.begin()))
 
     def _look(self) -> None:
-        """Looks which nodes have been away for too long."""
+        """Looks which nodes have been away for too long, and whose disks fail."""
         catalog, now_ns = self._writer.catalog, self._now_ns()
         joined = (one.id for one in catalog.nodes.values() if not one.removed and one.incarnation > 0)
         self._absences.look(joined, self._leased(), now_ns)
         assert catalog.settings is not None
         away = self._absences.away(catalog.settings.replace_after_ns, now_ns)
-        for node in sorted(away - self._away):
+        for node in sorted(away - self._bad):
             log.warning("node %d has been away for too long: its buckets get other replicas", node)
-        self._due = self._due or away != self._away
-        self._away = away
+        bad = away | self._failing()
+        for node in sorted(bad - self._bad - away):
+            log.warning("the disk of node %d fails: its buckets get other replicas", node)
+        self._due = self._due or bad != self._bad
+        self._bad = bad
 
     async def _place(self, *, all_of_them: bool) -> None:
         """Brings the replicas of buckets closer to what they should be: of all, or of those that have too many."""
@@ -134,7 +146,7 @@ class Repair:
             await self._writer.submit(lambda catalog, part=part: placement.placed(part, catalog, self._fleet(catalog)))
 
     def _fleet(self, catalog: Catalog) -> Fleet:
-        return placement.fleet(catalog, leaving=self._leaving(), away=self._away)
+        return placement.fleet(catalog, leaving=self._leaving(), away=self._bad)
 
     async def _forget_removed(self) -> None:
         catalog = self._writer.catalog

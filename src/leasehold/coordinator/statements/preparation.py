@@ -36,7 +36,7 @@ class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
 
 class Preparing:
     """Prepares the statements of one leader. `wall_us` reads the believed wall clock. New tables are placed on nodes
-    that are `serving`, and not `leaving`; `hashed` hashes a password."""
+    that are `serving` on disks that are not `failing`, and not `leaving`; `hashed` hashes a password."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Preparing:
         wall_us: Callable[[], int],
         serving: Callable[[], list[NodeId]],
         leaving: Callable[[], frozenset[NodeId]],
+        failing: Callable[[], frozenset[NodeId]],
         hashed: Callable[[str], Awaitable[str]],
     ) -> None:
         self._writer = writer
@@ -53,6 +54,7 @@ class Preparing:
         self._wall_us = wall_us
         self._serving = serving
         self._leaving = leaving
+        self._failing = failing
         self._hashed = hashed
 
     async def context(self, asked: ParsedStatement, *, explains: bool = False) -> Context:
@@ -83,7 +85,9 @@ class Preparing:
         """Adds to the context what may change at any moment."""
         match statement:
             case CreateTable():
-                return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
+                failing = self._failing()
+                serving = tuple(node for node in self._serving() if node not in failing)
+                return msgspec.structs.replace(context, serving=serving, leaving=self._leaving())
             case AlterNode():
                 return msgspec.structs.replace(context, leaving=self._leaving())
             case AlterProperties():

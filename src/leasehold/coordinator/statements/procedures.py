@@ -37,7 +37,7 @@ from leasehold.wire.ports import Clock, Threads
 
 
 class Procedures:
-    """All statements of one leader; `wall_us`, `serving`, `hashed` and `leaving` as in `Preparing`."""
+    """All statements of one leader; `wall_us`, `serving`, `hashed`, `leaving` and `failing` as in `Preparing`."""
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class Procedures:
         serving: Callable[[], list[NodeId]],
         hashed: Callable[[str], Awaitable[str]],
         leaving: Callable[[], frozenset[NodeId]] = frozenset,
+        failing: Callable[[], frozenset[NodeId]] = frozenset,
     ) -> None:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
         self._group = group
-        self._preparing = Preparing(writer, threads, wall_us=wall_us, serving=serving, leaving=leaving, hashed=hashed)
+        self._preparing = Preparing(
+            writer, threads, wall_us=wall_us, serving=serving, leaving=leaving, failing=failing, hashed=hashed
+        )
         self._elected = writer.catalog.revision
         self._turns = ObjectTurns(leasing, clock, self._elected)
         self._running: dict[StatementId, LiveStatement] = {}

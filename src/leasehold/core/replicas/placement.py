@@ -7,13 +7,13 @@ A bucket is due if its replicas are not what they should be:
 | fewer good ones than its table wants | the least loaded able nodes are added, and fetch what they lack          |
 | more than its table wants            | one after the other is retired, while enough others are able and in sync |
 
-A **good** replica is one that stays: its node does not drain (`core/membership/drain.py`), and has not been away for
-too long (`core/replicas/absence.py`). An **able** node may get buckets: a member of the logical topology whose replicas
-are good, and that is not about to be removed (`leaving`). Of surplus replicas those go first that are not good, then
-those that are not in sync, then those that are not able, then those on the most loaded nodes. So the last nodes that
-hold a bucket are never given up, and of two replicas of which one is not needed, the one that holds less goes: a node
-that comes back before its replacement is whole keeps its replica. A statement may change what a table wants
-(`core/ddl/plans/properties.py`).
+A **good** replica is one that stays: its node does not drain (`core/membership/drain.py`), has not been away for too
+long (`core/replicas/absence.py`), and has a disk that works (`coordinator/replicas/repair.py`). An **able** node may
+get buckets: a member of the logical topology whose replicas are good, and that is not about to be removed (`leaving`).
+Of surplus replicas those go first that are not good, then those that are not in sync, then those that are not able,
+then those on the most loaded nodes. So the last nodes that hold a bucket are never given up, and of two replicas of
+which one is not needed, the one that holds less goes: a node that comes back before its replacement is whole keeps its
+replica. A statement may change what a table wants (`core/ddl/plans/properties.py`).
 
 This happens in slices, behind the statement or the removal that made it due. Each slice is decided on the catalog of
 its moment, so an old slice does no harm. What a retired node still holds is in `core/replicas/retired.py`.
@@ -45,7 +45,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 def fleet(catalog: Catalog, *, leaving: Collection[NodeId] = (), away: Collection[NodeId] = ()) -> Fleet:
     """The nodes of a catalog; those that are `leaving` are about to be removed, and those that are `away` are to be
-    replaced."""
+    replaced, as are those whose disk fails."""
     staying = (node.id for node in catalog.nodes.values() if not node.removed and not node.draining)
     good = frozenset(node for node in staying if node not in away)
     able = frozenset(node for node in good if catalog.nodes[node].member and node not in leaving)

@@ -35,7 +35,7 @@ class Published:
         self.disk_full = False
         """Whether a write has found no space (`node/disk/space.py`)."""
         self.disk_failing = False
-        """Whether a write has met another error of the disk."""
+        """Whether this process has met another error of the disk."""
         self.suspects = Suspects()
         self._newer = newer or ThreadRuntime(BoottimeClock().now_ns).condition()
 

@@ -1,12 +1,14 @@
-"""Whether the disk of a node is full or fails: shown to people, nothing is decided by it.
+"""Whether the disk of a node is full or fails, as the leader hears it with each renewal.
 
-It is full from a write of rows, of the serve log or of the vault that finds no space, until a trial write succeeds. It
-fails from a write of rows or of the serve log that meets another error, such as a sync that fails, or from a file that
-the scrub can't read, in the same way.
+It is full from a write of rows, of the serve log or the vault that finds no space, until a trial write succeeds. That
+is only shown. It fails from a write of rows or of the serve log that meets another error, such as a sync that fails, or
+from a file that the scrub can't read, until the process ends: a later write that succeeds brings nothing back. Then the
+buckets of the node get other replicas (`coordinator/replicas/repair.py`).
 """
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Generator
@@ -22,6 +24,8 @@ from leasehold.wire.ports import Clock
 log = logging.getLogger(__name__)
 
 TRIAL_FILE: Final = "space-trial"
+_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors of a call that the disk has not heard of."""
 
 
 @contextlib.contextmanager
@@ -39,12 +43,14 @@ def note(error: LeaseholdError, published: Published) -> None:
     if error.code == ErrorCode.DISK_FULL:
         published.disk_full = True
     elif error.code == ErrorCode.DISK_ERROR and not published.disk_failing:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _LIMITS:
+            return
         published.disk_failing = True
-        log.warning("DISK_ERROR: %s", error.text)
+        log.warning("DISK_ERROR: %s; other nodes take over its buckets until this process is restarted", error.text)
 
 
 async def watch_space(directory: Path, published: Published, clock: Clock) -> NoReturn:
-    """Runs beside the agent as long as the process: checks whether a disk that was full or failed works again."""
+    """Runs beside the agent as long as the process: checks whether a disk that was full has space again."""
     is_told = False
     while True:
         await clock.sleep_until(clock.now_ns() + DISK_TRIAL_NS)
@@ -53,10 +59,9 @@ async def watch_space(directory: Path, published: Published, clock: Clock) -> No
             log.warning(
                 "DISK_FULL: no space is left under %s; free some space, and the node continues by itself", directory
             )
-        is_failing = published.disk_full or published.disk_failing
-        if is_failing and await asyncio.to_thread(_takes_writes, directory):
+        if published.disk_full and await asyncio.to_thread(_takes_writes, directory):
             log.info("the disk under %s takes writes again", directory)
-            published.disk_full = published.disk_failing = is_told = False
+            published.disk_full = is_told = False
 
 
 def _takes_writes(directory: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A full disk is noted by whoever finds it full, and until a trial write finds space."""
+"""A full disk is noted by whoever finds it full, and until a trial write finds space; one that fails to the end."""
 
 import asyncio
 import errno
@@ -35,6 +35,13 @@ def test_only_a_write_that_found_no_space_fills_the_disk() -> None:
         raise Refused("no space", code="DISK_FULL")
     assert published.disk_full
     assert caught.value.code == "DISK_FULL"
+
+
+def test_a_limit_of_the_process_says_nothing_of_the_disk() -> None:
+    published = Published()
+    with pytest.raises(Definite), noting(published):
+        raise Definite("too many files", code="DISK_ERROR") from OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    assert not published.disk_failing
 
 
 async def test_a_file_that_can_t_be_read_shows_that_the_disk_fails(
@@ -81,7 +88,7 @@ def test_it_is_full_until_a_trial_finds_space(
         folder.mkdir()
         await asyncio.sleep(2 * DISK_TRIAL_NS / SECOND_NS)
         assert not published.disk_full
-        assert not published.disk_failing
+        assert published.disk_failing, "a write that succeeds does not bring back what another one lost"
         assert caplog.text.count("takes writes again") == 1
         assert not (folder / TRIAL_FILE).exists()
         watching.cancel()

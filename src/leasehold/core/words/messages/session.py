@@ -66,7 +66,7 @@ class Renewal(NodeMessage, frozen=True, kw_only=True, tag="renewal/1"):
     disk_full: bool = False
     """The node's disk takes no writes now; for people, nothing is decided by it."""
     disk_failing: bool = False
-    """The same for errors of the disk other than a lack of space, at a read too."""
+    """This process has met another error of the disk, at a read too: the node's buckets get other replicas."""
 
 
 class Grant(BaseMessage, frozen=True, kw_only=True, tag="grant/1"):
@@ -116,6 +116,8 @@ class ReportProcessEnd(BaseMessage, frozen=True, kw_only=True, tag="report-proce
     incarnation: Incarnation
     proof: bytes
     """Of just this process (`core.lease.process_end`)."""
+    disk_failing: bool = False
+    """As in `Renewal`; a process whose vault meets an error of the disk ends at once."""
 
 
 class ProcessEndReported(BaseMessage, frozen=True, kw_only=True, tag="process-end-reported/1"):
