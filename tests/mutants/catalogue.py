@@ -12,6 +12,7 @@ from tests.mutants import (
     people,
     recoveries,
     runs,
+    scans,
     statements,
     tables,
 )
@@ -25,6 +26,7 @@ MUTANTS = (
     *identities.MUTANTS,
     *recoveries.MUTANTS,
     *tables.MUTANTS,
+    *scans.MUTANTS,
     *disks.MUTANTS,
     *checkpoints.MUTANTS,
     *statements.MUTANTS,

@@ -111,6 +111,15 @@ def a_commit_with_fewer_copies_than_the_settings_ask_for(told):
 
 
 @breaks("INV-REP-1")
+def a_commit_with_fewer_copies_than_its_table_asks_for(told):
+    told.written(hosts=("n1",))
+    told.commit(msgspec.structs.replace(table(), min_in_sync=2))
+    late = segment(8)
+    told.keep(late, "n1")
+    told.commit(transaction(number=8), late)
+
+
+@breaks("INV-REP-1")
 def one_of_two_promised_copies_lost_in_a_crash(told):
     told.written(settings=TWO_IN_SYNC)
     told.commit(SETTINGS)

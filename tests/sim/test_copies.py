@@ -237,3 +237,22 @@ def test_what_a_removed_node_held_alone_counts_as_lost():
         assert (await status(ground))[:2] == (count, count)
 
     simulate(scenario)
+
+
+def test_appends_go_on_with_as_many_live_replicas_as_their_table_says() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=3)
+        await ground.cluster.sql("ALTER TABLE d.t SET TBLPROPERTIES ('min_in_sync' = '1')")
+        back, gone = ground.node(1), ground.node(2)
+        await back.kill()
+        await gone.kill()
+        await ground.write(5)
+        await ground.cluster.sql("ALTER TABLE d.t SET TBLPROPERTIES ('min_in_sync' = '2')")
+        written = await ground.writer().write(TABLE, 5)
+        assert (written.fate, written.error) == (WriteFate.ABORTED, "TOO_FEW_HOLDERS")
+        back.start(ground.group)
+        await ground.wait_for(lambda: back.guard() is not None)
+        await ground.write(5)
+        assert (await ground.read()).total() == 10
+
+    simulate(scenario)

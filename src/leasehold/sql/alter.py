@@ -24,7 +24,7 @@ from leasehold.sql.cursor import Cursor
 from leasehold.sql.properties import changed_properties, check_unset, read_keys, read_properties
 from leasehold.sql.table import read_column, read_columns, read_type
 
-TTL = "ttl"
+TTL, MIN_IN_SYNC = "ttl", "min_in_sync"
 
 
 def alter_table(cursor: Cursor) -> Definition:
@@ -54,7 +54,11 @@ def alter_table(cursor: Cursor) -> Definition:
             cursor.expect("TBLPROPERTIES")
             given = changed_properties(read_properties(cursor))
             return AlterProperties(
-                table=table, properties={**given.others}, ttl_ns=given.ttl_ns, replication=given.replication
+                table=table,
+                properties={**given.others},
+                ttl_ns=given.ttl_ns,
+                replication=given.replication,
+                min_in_sync=given.min_in_sync,
             )
         case _:
             return _unset(cursor, table)
@@ -129,5 +133,11 @@ def _unset(cursor: Cursor, table: TableName) -> AlterProperties:
     if_exists = cursor.accept("IF", "EXISTS")
     keys = read_keys(cursor)
     check_unset(keys)
-    properties: dict[str, str | None] = dict.fromkeys(key for key in keys if key != TTL)
-    return AlterProperties(table=table, properties=properties, ttl_ns=0 if TTL in keys else None, if_exists=if_exists)
+    properties: dict[str, str | None] = dict.fromkeys(key for key in keys if key not in {TTL, MIN_IN_SYNC})
+    return AlterProperties(
+        table=table,
+        properties=properties,
+        ttl_ns=0 if TTL in keys else None,
+        min_in_sync=0 if MIN_IN_SYNC in keys else None,
+        if_exists=if_exists,
+    )

@@ -16,7 +16,7 @@ from leasehold.sql.cursor import Cursor
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _RESERVED: Final = "leasehold."
-_OF_TABLES: Final = ("ttl", "replication", "time_column")
+_OF_TABLES: Final = ("ttl", "replication", "min_in_sync", "time_column")
 _KEPT: Final = ("replication", "time_column")
 """A table always has them, or never."""
 _TIME_TYPES: Final = (Plain("TIMESTAMP"), Plain("DATE"))
@@ -26,6 +26,7 @@ class TableProperties(msgspec.Struct, frozen=True, kw_only=True):
     """What the properties of a table say; `others` has its keys in lower case."""
 
     replication: int | None = None
+    min_in_sync: int | None = None
     ttl_ns: int | None = None
     time_column: str | None = None
     others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -33,7 +34,6 @@ class TableProperties(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]) -> TableProperties:
     """What the properties of a new table with these columns mean; raises `Refused` with code BAD_PROPERTY."""
-    replication = _replication(given)
     time_column = _time_column(given, columns)
     ttl_ns = _ttl_ns(given["ttl"], "leave 'ttl' out to keep rows forever") if "ttl" in given else None
     if ttl_ns is not None and time_column is None:
@@ -41,7 +41,11 @@ def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]
             "'ttl' needs 'time_column'", "name the TIMESTAMP or DATE column from which the age of a row is computed"
         )
     return TableProperties(
-        replication=replication, ttl_ns=ttl_ns, time_column=time_column, others=_others(given, *_OF_TABLES)
+        replication=_nodes("replication", given),
+        min_in_sync=_nodes("min_in_sync", given),
+        ttl_ns=ttl_ns,
+        time_column=time_column,
+        others=_others(given, *_OF_TABLES),
     )
 
 
@@ -50,7 +54,12 @@ def changed_properties(given: Mapping[str, str]) -> TableProperties:
     if "time_column" in given:
         raise _bad("'time_column' can't be changed", "create a new table with it and copy the rows")
     ttl_ns = _ttl_ns(given["ttl"], "UNSET TBLPROPERTIES ('ttl') keeps rows forever") if "ttl" in given else None
-    return TableProperties(ttl_ns=ttl_ns, replication=_replication(given), others=_others(given, *_OF_TABLES))
+    return TableProperties(
+        replication=_nodes("replication", given),
+        min_in_sync=_nodes("min_in_sync", given),
+        ttl_ns=ttl_ns,
+        others=_others(given, *_OF_TABLES),
+    )
 
 
 def check_unset(keys: Collection[str]) -> None:
@@ -122,14 +131,14 @@ def _checked(value: str, key: str) -> str:
     return value
 
 
-def _replication(found: Mapping[str, str]) -> int | None:
-    text = found.get("replication")
+def _nodes(key: str, found: Mapping[str, str]) -> int | None:
+    text = found.get(key)
     if text is None:
         return None
     if len(text) > 3 or not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= REPLICATION_MAX:
         raise _bad(
-            f"'replication' is {text[:40]!r}, not a number of replicas",
-            f"write 'replication' = 'n' with n from 1 to {REPLICATION_MAX}",
+            f"{key!r} is {text[:40]!r}, not a number of replicas",
+            f"write {key!r} = 'n' with n from 1 to {REPLICATION_MAX}",
         )
     return int(text)
 

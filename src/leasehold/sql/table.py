@@ -46,6 +46,7 @@ def create_table(cursor: Cursor) -> CreateTable:
         cluster_by=cluster_by,
         buckets=buckets,
         replication=properties.replication,
+        min_in_sync=properties.min_in_sync,
         ttl_ns=properties.ttl_ns,
         time_column=properties.time_column,
         comment=comment,

@@ -84,6 +84,8 @@ def _tables(random: Random) -> Choices:
         (2, f"ALTER TABLE {name} SET TBLPROPERTIES ('ttl' = '{random.choice(TTLS)}')"),
         (1, f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('ttl')"),
         (2, f"ALTER TABLE {name} SET TBLPROPERTIES ('replication' = '{random.choice(REPLICATION)}')"),
+        (1, f"ALTER TABLE {name} SET TBLPROPERTIES ('min_in_sync' = '{random.choice(IN_SYNC)}')"),
+        (0.5, f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('min_in_sync')"),
         (1, f"COMMENT ON TABLE {name} IS '{random.randrange(3)}'"),
         (6, f"DELETE FROM {name} WHERE a {random.choice(('<', '=', '>='))} {random.randrange(60)}"),
     )

@@ -172,10 +172,14 @@ def rename_table(name, to, *, database="db", **how):
     return RenameTable(table=TableName(database, name), to=TableName(database, to), **how)
 
 
-def alter(name="t", *, database="db", ttl_ns=None, replication=None, if_exists=False, **properties):
-    table = TableName(database, name)
+def alter(name="t", *, database="db", ttl_ns=None, replication=None, min_in_sync=None, if_exists=False, **properties):
     return AlterProperties(
-        table=table, properties=properties, ttl_ns=ttl_ns, replication=replication, if_exists=if_exists
+        table=TableName(database, name),
+        properties=properties,
+        ttl_ns=ttl_ns,
+        replication=replication,
+        min_in_sync=min_in_sync,
+        if_exists=if_exists,
     )
 
 

@@ -167,10 +167,11 @@ def _alteration(
     statement: AlterProperties | AddColumns | RenameColumn | DropColumn | WidenColumn | SetDefault | MoveColumn,
 ) -> str:
     match statement:
-        case AlterProperties(properties=properties, ttl_ns=ttl_ns, replication=replicas, if_exists=if_exists):
+        case AlterProperties(properties=properties, ttl_ns=ttl_ns, replication=replicas, min_in_sync=needed):
             ttl = {} if ttl_ns is None else {"ttl": render_duration(ttl_ns) if ttl_ns else None}
             replication = {} if replicas is None else {"replication": str(replicas)}
-            return _changed("TBLPROPERTIES", {**properties, **ttl, **replication}, if_exists)
+            min_in_sync = {} if needed is None else {"min_in_sync": str(needed) if needed else None}
+            return _changed("TBLPROPERTIES", {**properties, **ttl, **replication, **min_in_sync}, statement.if_exists)
         case AddColumns(columns=(column,), if_not_exists=if_not_exists):
             return f"ADD COLUMN {_said(_IF_NOT_EXISTS, if_not_exists)}{_column(column)}"
         case AddColumns(columns=columns, if_not_exists=if_not_exists):
@@ -244,6 +245,8 @@ def _create_table(statement: CreateTable) -> str:
     properties = dict(statement.properties)
     if statement.replication is not None:
         properties["replication"] = str(statement.replication)
+    if statement.min_in_sync is not None:
+        properties["min_in_sync"] = str(statement.min_in_sync)
     if statement.ttl_ns is not None:
         properties["ttl"] = render_duration(statement.ttl_ns)
     if statement.time_column is not None:

@@ -83,7 +83,7 @@ VALUES = st.one_of(
     st.text("\\'\"`%_0uUAnNZ{}#-/*; \n", max_size=30),
 )
 KEYS = st.from_regex(r"\A[a-z0-9_.-]{1,12}\Z").filter(
-    lambda key: key not in {"ttl", "time_column", "replication"} and not key.startswith("leasehold.")
+    lambda key: key not in {"ttl", "time_column", "replication", "min_in_sync"} and not key.startswith("leasehold.")
 )
 PROPERTIES = st.dictionaries(KEYS, VALUES, max_size=3)
 SET = st.dictionaries(KEYS, VALUES, min_size=1, max_size=3)
@@ -138,6 +138,7 @@ def create_tables(draw: st.DrawFn) -> CreateTable:
         cluster_by=cluster_by,
         buckets=draw(st.integers(1, BUCKETS_MAX)) if cluster_by else 1,
         replication=draw(st.none() | st.integers(1, REPLICATION_MAX)),
+        min_in_sync=draw(st.none() | st.integers(1, REPLICATION_MAX)),
         ttl_ns=draw(st.none() | st.integers(1, DURATION_NS_MAX)) if time_column else None,
         time_column=time_column,
         comment=draw(VALUES),
@@ -186,8 +187,10 @@ _DEFINED: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
         properties=SET,
         ttl_ns=st.none() | st.integers(1, DURATION_NS_MAX),
         replication=st.none() | st.integers(1, REPLICATION_MAX),
+        min_in_sync=st.none() | st.integers(1, REPLICATION_MAX),
     )
     | st.builds(AlterProperties, table=TABLES, properties=UNSET, ttl_ns=st.just(0), if_exists=SAID)
+    | st.builds(AlterProperties, table=TABLES, properties=UNSET, min_in_sync=st.just(0), if_exists=SAID)
     | st.builds(AlterProperties, table=TABLES, properties=UNSET.filter(bool), if_exists=SAID),
     DropTable: st.builds(DropTable, table=TABLES, if_exists=SAID, cascade=SAID),
     AddColumns: st.builds(AddColumns, table=TABLES, columns=columns(added=True), if_not_exists=SAID),

@@ -74,6 +74,8 @@ ACCEPTED: list[tuple[str, AnyStatement]] = [
         AlterProperties(table=AB, properties={"a": "interval"}, ttl_ns=26 * DAY_NS // 24),
     ),
     ("SET TBLPROPERTIES (x = 'y')", AlterProperties(table=AB, properties={"x": "y"})),
+    ("SET TBLPROPERTIES ('Min_In_Sync' = '2')", AlterProperties(table=AB, properties={}, min_in_sync=2)),
+    ("UNSET TBLPROPERTIES ('min_in_sync')", AlterProperties(table=AB, properties={}, min_in_sync=0)),
     ("SET TBLPROPERTIES ('Replication' = 3)", AlterProperties(table=AB, properties={}, replication=3)),
     ("UNSET TBLPROPERTIES ('ttl')", AlterProperties(table=AB, properties={}, ttl_ns=0)),
     (
@@ -200,6 +202,9 @@ REFUSED_WITH_A_CODE = [
     ("ALTER TABLE a.b SET TBLPROPERTIES ('replication' = '0')", "BAD_PROPERTY", "not a number of replicas"),
     ("ALTER TABLE a.b SET TBLPROPERTIES ('time_column' = 'x')", "BAD_PROPERTY", "can't be changed"),
     ("ALTER TABLE a.b UNSET TBLPROPERTIES ('time_column')", "BAD_PROPERTY", "can't be taken away"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('min_in_sync' = '0')", "BAD_PROPERTY", "not a number of replicas"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('min_in_sync' = '8')", "BAD_PROPERTY", "not a number of replicas"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('min_in_sync' = 'auto')", "BAD_PROPERTY", "not a number of replicas"),
     ("ALTER TABLE a.b UNSET TBLPROPERTIES ('replication')", "BAD_PROPERTY", "can't be taken away"),
     ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = '0s')", "BAD_PROPERTY", "zero"),
     ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = 'x')", "BAD_PROPERTY", "not a duration"),

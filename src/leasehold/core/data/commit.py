@@ -259,8 +259,8 @@ def _too_few(
         f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed: of the replicas of bucket"
         f" {bucket.bucket} it is not on {others or 'any other, since there is none'}",
         code=ErrorCode.TOO_FEW_HOLDERS,
-        hint="start those of them that `leasehold status` shows as away, and write the rows again; SHOW CLUSTER shows"
-        " the setting min_in_sync",
+        hint="start those of them that `leasehold status` shows as away, and write the rows again; SHOW TBLPROPERTIES"
+        " shows the table's min_in_sync, and SHOW CLUSTER the setting",
     )
 
 

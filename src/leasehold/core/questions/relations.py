@@ -133,6 +133,8 @@ def _named(nodes: Iterable[NodeId], catalog: Catalog) -> Iterator[str]:
 
 def _table_properties(table: TableRecord) -> dict[str, str]:
     known = {**table.properties, "comment": table.comment, "replication": str(table.replication)}
+    if table.min_in_sync:
+        known["min_in_sync"] = str(table.min_in_sync)
     time_column = next((one.name for one in table.fields if one.id == table.time_column), None)
     if time_column is not None:
         known["time_column"] = time_column

@@ -12,6 +12,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord
+from leasehold.core.words.statements import TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
@@ -76,13 +77,25 @@ def racks_of(catalog: Catalog) -> dict[NodeId, str]:
 
 
 def holders_needed(settings: SettingsRecord, table: TableRecord) -> int:
-    """How many nodes must hold a segment for its commit (INV-REP-1).
+    """How many nodes must hold a segment for its commit (INV-REP-1): what the table says, else the cluster.
 
     By default two, if a table has three replicas or more: one node may be away while rows are written, and another one
     may then be lost. Two of two would refuse writes while one is away.
     """
-    wanted = settings.min_in_sync or (2 if table.replication >= REPLICATION_FOR_TWO else 1)
+    wanted = table.min_in_sync or settings.min_in_sync or (2 if table.replication >= REPLICATION_FOR_TWO else 1)
     return min(wanted, table.replication)
+
+
+def check_min_in_sync(table: TableRecord, name: TableName) -> None:
+    """Raises `Refused` (BAD_PROPERTY) if writes of a table would need more holders than it has replicas."""
+    if table.min_in_sync > table.replication:
+        raise Refused(
+            f"'min_in_sync' {table.min_in_sync} of {name} is more than its 'replication' {table.replication}:"
+            " no write could be committed",
+            code=ErrorCode.BAD_PROPERTY,
+            hint=f"set both: TBLPROPERTIES ('replication' = '{table.replication}', 'min_in_sync' ="
+            f" '{table.replication}')",
+        )
 
 
 def after_commit(bucket: BucketRecord, added: Iterable[SegmentRecord]) -> BucketRecord:

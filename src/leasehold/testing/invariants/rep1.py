@@ -1,7 +1,8 @@
 """INV-REP-1: an acknowledged commit survives the loss of any (min_in_sync - 1) nodes.
 
-At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders (or `replication`, where
-that is less). Where min_in_sync is left to the table, that is two from three replicas on, else one. From then on, until
+At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders, that of its table, else
+that of the cluster (or `replication`, where that is less). Where neither says it, that is two from three replicas on,
+else one. From then on, until
 its table is dropped, it never has fewer durable copies than that; each less the machines whose disks were lost, and the
 copies that were damaged, on purpose. A statement that lowers `replication` lowers the promise to that. Counted on the
 disks themselves; in a world without segment disks only the holders are counted.
@@ -40,9 +41,8 @@ def check(oracle: Oracle) -> str | None:
         promised.damaged[damage.segment] += 1
     new: list[tuple[SegmentRecord, list[int], int]] = []
     for news in oracle.of(Committed):
-        asked = _min_in_sync(oracle, news)
         added = (one for key, one in news.wrote.items() if isinstance(one, SegmentRecord) and key not in news.before)
-        new.extend((one, asked, _replication(oracle, news, one.table)) for one in added)
+        new.extend((one, _min_in_sync(oracle, news, one.table), _replication(oracle, news, one.table)) for one in added)
         for key, before in news.before.items():
             after = news.wrote[key]
             if isinstance(before, TableRecord) and isinstance(after, TableRecord):
@@ -55,10 +55,16 @@ def check(oracle: Oracle) -> str | None:
     return wrong or _afterwards(oracle, promised)
 
 
-def _min_in_sync(oracle: Oracle, news: Committed) -> list[int]:
+def _min_in_sync(oracle: Oracle, news: Committed, table: ObjectId) -> list[int]:
     """What a commit of this revision was decided by; where it changed with it, that may have been either."""
-    after, before = oracle.history.record_at(news.revision, keys.SETTINGS), news.before.get(keys.SETTINGS)
-    return [one.min_in_sync for one in (before, after) if isinstance(one, SettingsRecord)]
+    found: list[tuple[object, object]] = [
+        (news.before.get(key), oracle.history.record_at(news.revision, key))
+        for key in (keys.table(table), keys.SETTINGS)
+    ]
+    of_table, of_cluster = (
+        [one.min_in_sync for one in both if isinstance(one, SettingsRecord | TableRecord)] for both in found
+    )
+    return [own or one for own in of_table for one in of_cluster]
 
 
 def _replication(oracle: Oracle, news: Committed, table: ObjectId) -> int:

@@ -182,6 +182,16 @@ def test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two(
         assert refused(commit, base, segment(1, 1)) == "TOO_FEW_HOLDERS"
 
 
+@pytest.mark.parametrize(("of_cluster", "of_table", "needed"), [(0, 1, 1), (2, 1, 1), (1, 3, 3), (1, 0, 1), (0, 0, 2)])
+def test_what_a_table_says_comes_before_the_setting_of_the_cluster(of_cluster, of_table, needed):
+    base = ground(min_in_sync=of_cluster)
+    base.put(keys.table(TABLE), msgspec.structs.replace(base.catalog.tables[TABLE], min_in_sync=of_table))
+    opened(base)
+    if needed > 1:
+        assert refused(commit, base, segment(1, *range(1, needed))) == "TOO_FEW_HOLDERS"
+    assert written(commit(base, segment(1, *range(1, needed + 1))))
+
+
 def test_the_refusal_names_the_replicas_that_do_not_hold_the_rows():
     base = opened(ground(min_in_sync=2))
     with pytest.raises(Refused, match=r"it is not on node 2 \(.*\), node 3 \(.*\)$"):

@@ -75,6 +75,33 @@ def test_replicas_that_no_table_can_have():
     run(base, alter(replication=3))
 
 
+# ---------------------------------------------------------------- min_in_sync
+
+
+def test_a_table_has_a_min_in_sync_of_its_own_until_that_is_taken_away():
+    base = ground(create_database(), create_table(replication=3, min_in_sync=3))
+    assert base.catalog.table(T).min_in_sync == 3
+    run(base, alter(min_in_sync=1))
+    assert base.catalog.table(T).min_in_sync == 1
+    assert nothing_to_do(base, alter(min_in_sync=1))
+    run(base, alter(min_in_sync=0))
+    assert base.catalog.table(T).min_in_sync == 0
+    refused(base, alter(min_in_sync=0), NotFound, "NOT_FOUND")
+    assert nothing_to_do(base, alter(min_in_sync=0, if_exists=True))
+
+
+def test_no_more_holders_are_needed_than_there_are_replicas():
+    base = ground(create_database(), create_table(replication=2, min_in_sync=2, time_column="a"))
+    refused(base, alter(min_in_sync=3), Refused, "BAD_PROPERTY")
+    with pytest.raises(Refused, match="no write could be committed") as caught:
+        plan(alter(replication=1), base.catalog, Context())
+    assert "TBLPROPERTIES ('replication' = '1', 'min_in_sync' = '1')" in caught.value.hint
+    refused(base, alter(min_in_sync=1, ttl_ns=5), Refused, "BAD_PROPERTY")
+    run(base, alter(replication=3, min_in_sync=3))
+    run(base, alter(replication=1, min_in_sync=1))
+    refused(base, create_table("u", replication=1, min_in_sync=2), Refused, "BAD_PROPERTY")
+
+
 # ---------------------------------------------------------------- TTL
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, field_named
 from leasehold.core.catalog.plan import Context, Plan, counters, put, put_bounded
-from leasehold.core.replicas.replication import check_nodes, staying
+from leasehold.core.replicas.replication import check_min_in_sync, check_nodes, staying
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import ExpiredRows, HorizonRecord, TableRecord
@@ -43,7 +43,10 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
     table = catalog.table(statement.table)
     properties = changed_properties(table.properties, statement.properties, if_exists=statement.if_exists)
     ttl_ns, replication = _new_ttl_ns(statement, table), _new_replication(statement, table, catalog, context)
-    changed = msgspec.structs.replace(table, properties=properties, ttl_ns=ttl_ns, replication=replication)
+    min_in_sync = _new_min_in_sync(statement, table)
+    copied = msgspec.structs.replace(table, replication=replication, min_in_sync=min_in_sync)
+    check_min_in_sync(copied, statement.table)
+    changed = msgspec.structs.replace(copied, properties=properties, ttl_ns=ttl_ns)
     if changed == table:
         return None
     change = put_bounded(keys.table(table.id), changed)
@@ -53,9 +56,9 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
         notes = (text.format(statement.table),)
     if ttl_ns is None or (table.ttl_ns is not None and ttl_ns >= table.ttl_ns):
         return Plan(changes=(change,), counters=counters(catalog), notes=notes)
-    if notes:
+    if copied != table:
         raise Refused(
-            "a TTL that hides rows and 'replication' can't be set by one statement",
+            "a TTL that hides rows can't be set by one statement with 'replication' or 'min_in_sync'",
             code=ErrorCode.BAD_PROPERTY,
             hint="set them by two statements",
         )
@@ -79,6 +82,15 @@ def _new_replication(statement: AlterProperties, table: TableRecord, catalog: Ca
         return table.replication
     if asked > table.replication:
         check_nodes(asked, len(staying(catalog, context.leaving)))
+    return asked
+
+
+def _new_min_in_sync(statement: AlterProperties, table: TableRecord) -> int:
+    asked = statement.min_in_sync
+    if asked is None:
+        return table.min_in_sync
+    if asked == 0 and table.min_in_sync == 0 and not statement.if_exists:
+        raise NotFound("no property min_in_sync", hint=f"SHOW TBLPROPERTIES {statement.table}")
     return asked
 
 

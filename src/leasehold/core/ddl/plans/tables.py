@@ -10,7 +10,7 @@ from leasehold.core.ddl.plans.cascade import dropping, views_that_go
 from leasehold.core.ddl.plans.columns import numbered
 from leasehold.core.ddl.plans.readers import READERS_FIRST, check_name_free, refuse_needed
 from leasehold.core.ddl.plans.rights import forget_rights
-from leasehold.core.replicas.replication import place, staying
+from leasehold.core.replicas.replication import check_min_in_sync, place, staying
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import BucketRecord, DroppedRecord, HiddenTable, TableRecord, UseState
@@ -43,11 +43,13 @@ def create_table(statement: CreateTable, catalog: Catalog, context: Context) -> 
         cluster_by=None if statement.cluster_by is None else ids[fold(statement.cluster_by)],
         buckets=statement.buckets,
         replication=statement.replication or min(DEFAULT_REPLICATION, max(1, members)),
+        min_in_sync=statement.min_in_sync or 0,
         ttl_ns=statement.ttl_ns,
         time_column=None if statement.time_column is None else ids[fold(statement.time_column)],
         properties=dict(statement.properties),
         comment=statement.comment,
     )
+    check_min_in_sync(table, statement.name)
     buckets = place(
         catalog,
         table=object_id,

@@ -63,6 +63,8 @@ class TableRecord(Record, frozen=True, kw_only=True, tag="table/1"):
     comment: str = ""
     deletes: int = 0
     """The number of the newest DELETE of its rows; a TTL that is shortened takes a number too."""
+    min_in_sync: int = 0
+    """How many nodes must hold the rows of a write at its commit; 0: as the cluster's setting says."""
 
 
 class Need(Record, frozen=True, kw_only=True, tag="need/1"):

@@ -44,7 +44,7 @@ class DropDatabase(Statement, frozen=True, kw_only=True):
 class CreateTable(Statement, frozen=True, kw_only=True):
     """`CREATE TABLE [IF NOT EXISTS] d.t (..) [CLUSTERED BY (c) INTO n BUCKETS] [COMMENT ..] [TBLPROPERTIES (..)]`.
 
-    `replication` None means the cluster's default. `properties` holds the keys that mean nothing to us.
+    `replication` and `min_in_sync` None mean the cluster's default. `properties` has the keys that mean nothing to us.
     """
 
     name: TableName
@@ -53,6 +53,7 @@ class CreateTable(Statement, frozen=True, kw_only=True):
     cluster_by: str | None = None
     buckets: int = 1
     replication: int | None = None
+    min_in_sync: int | None = None
     ttl_ns: int | None = None
     time_column: str | None = None
     comment: str = ""
@@ -71,13 +72,14 @@ class AlterProperties(Statement, frozen=True, kw_only=True):
     """`ALTER TABLE d.t SET TBLPROPERTIES (..)` or `UNSET TBLPROPERTIES [IF EXISTS] (..)`; TTL and replication are some.
 
     `properties` has the other keys, None to take one away; `ttl_ns` is the new TTL, 0 takes it away, None leaves it;
-    `replication` is the new number of replicas, None leaves it.
+    `replication` is the new number of replicas, None leaves it; `min_in_sync` is new likewise, 0 takes it away.
     """
 
     table: TableName
     properties: dict[str, str | None]
     ttl_ns: int | None = None
     replication: int | None = None
+    min_in_sync: int | None = None
     if_exists: bool = False
 
 
