@@ -67,6 +67,15 @@ def child_of(one: Process) -> psutil.Process:
     return child
 
 
+def test_nodes_that_took_and_gave_rows_have_not_loaded_pandas(cluster: RunningCluster, connected: Cluster) -> None:
+    """The first rows would wait for it."""
+    assert connected.table("d.t").scan().read_all()["a"].to_pylist() == [1]
+    for name in ("node-1", "node-2", "node-3"):
+        mapped = Path(f"/proc/{child_of(cluster.local.node(name)).pid}/maps").read_text(encoding="utf-8")
+        assert "/pyarrow/" in mapped
+        assert "/pandas/" not in mapped
+
+
 def test_the_statement_after_a_kill_does_not_wait_for_the_lease(cluster: RunningCluster, connected: Cluster) -> None:
     connected.sql("CREATE TABLE d.killed (a INT)")
     assert leasehold("chaos", "kill", "node-2", directory=cluster.directory).code == 0
