@@ -31,7 +31,7 @@ from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosi
 from leasehold.errors import Forbidden, LeaseholdError, NotFound, NotLeader, Unauthenticated
 from leasehold.ids import EntryId, LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
-from leasehold.limits.lease import LEADER_RETRY_NS
+from leasehold.limits.lease import LEADER_RETRY_NS, SILENT_SHOWN_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
@@ -93,6 +93,7 @@ def test_a_follower_leaves_to_the_leader_what_only_that_one_knows():
         ]
         requests: list[Message] = [execute(cluster, text) for text in texts]
         requests += [AskStatus(), PlanScan(cluster_id=None, name="d.t", columns=None, rewrite=True)]
+        requests.append(AskTable(cluster_id=None, name="d.t", absences=True))
         # Under the id of a statement it is that statement which is asked for.
         requests.append(Execute(cluster_id=None, statement=done.statement_id, text="SHOW TABLES"))
         for one in followers(cluster):
@@ -101,6 +102,24 @@ def test_a_follower_leaves_to_the_leader_what_only_that_one_knows():
                     await ask(cluster, one, request)
                 assert raised.value.leader == the_leader(cluster).address
         assert (await tables(cluster, the_leader(cluster))).rows
+
+    simulate(scenario, nodes=2)
+
+
+def test_who_looks_for_other_replicas_hears_which_are_away_and_needs_no_leader():
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        await run(cluster, "CREATE TABLE d.t (a INT)")
+        facts = await ask(cluster, followers(cluster)[0], AskTable(cluster_id=None, name="d.t"))
+        assert isinstance(facts, TableFacts)
+        await cluster.nodes[0].kill()
+        gone = cluster.nodes[0].published.node
+        await asyncio.sleep(SILENT_SHOWN_NS / SECOND_NS)
+        for _ in cluster.coordinators:  # whichever of them it asks first
+            client = cluster.client()
+            assert [one.node for one in (await client.look_again(facts)).absences] == [gone]
+        await the_leader(cluster).kill()
+        assert (await cluster.client().look_again(facts)).table == facts.table
 
     simulate(scenario, nodes=2)
 

@@ -34,6 +34,7 @@ from leasehold.core.questions.lookups import LookUp, looked_up
 from leasehold.core.questions.rows import pages
 from leasehold.core.words.messages import (
     AskBackup,
+    AskTable,
     ChallengeCoordinator,
     Execute,
     Message,
@@ -128,6 +129,8 @@ class Follower:
         match request:
             case Execute(text=text):
                 return text.lstrip()[:4].upper() in {"SHOW", "DESC"} and parses_at_once(text)
+            case AskTable(absences=True):
+                return False
             case PlanScan(rewrite=rewrite):
                 return not rewrite  # what is worth rewriting takes long to find out
             case _:

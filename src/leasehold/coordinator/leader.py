@@ -153,6 +153,8 @@ class Leader:
             anybody_may_join=self._membership.anybody_may_join,
             coordinators=self._roster.rows,
             store_warnings=lambda: storage.warnings,
+            replaced_in_ns=self._repair.replaced_in_ns,
+            began_ns=clock.now_ns(),
         )
         self._reports.on_lacked = self._repair.copies.lacks
         self._reports.on_held = self._repair.copies.holds
@@ -253,6 +255,11 @@ class Leader:
             case messages.PlanScan(rewrite=True):
                 # It compares all segments with all DELETEs: not on the loop that grants leases.
                 return await self._threads.run(partial(looked_up, request, self._writer.catalog))
+            case messages.AskTable(absences=True):
+                facts = looked_up(request, self._writer.catalog)
+                assert isinstance(facts, messages.TableFacts)
+                absences = self._overview.absences(facts, self._writer.catalog, self._clock.now_ns())
+                return msgspec.structs.replace(facts, absences=absences)
             case _ if isinstance(request, LookUp):
                 return looked_up(request, self._writer.catalog)
             case messages.AgreeCutoff():

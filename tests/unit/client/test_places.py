@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from leasehold.client.threads import places_of
-from leasehold.core.words.messages import TableFacts
+from leasehold.core.words.messages import NodeAbsence, TableFacts
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import BucketNumber, Generation, NodeId, ObjectId, Revision
 from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.steps import run
 from tests.unit.client.pace import paced
 from tests.unit.node.cluster import Cluster, cluster
@@ -137,3 +138,18 @@ def test_R6_of_a_coordinator_that_still_leads_a_lost_state_nothing_is_taken(pair
     run(places.look_again())
     assert places.revision == known.revision
     assert places.address(NodeId(1)) is not None
+
+
+def test_the_error_says_until_when_and_a_write_when_others_take_over(pair: Cluster) -> None:
+    lease = NodeAbsence(node=NodeId(1), lease_left_ns=2_100_000_000, away_ns=0, replaced_in_ns=902 * SECOND_NS)
+    away = NodeAbsence(node=NodeId(2), lease_left_ns=0, away_ns=75 * SECOND_NS, replaced_in_ns=825 * SECOND_NS)
+    places = places_of(msgspec.structs.replace(pair.facts(), absences=(lease, away)))
+    reasons = {NodeId(number): Unreachable("no answer for 500 ms") for number in (1, 2)}
+    read, written = places.nobody("nobody reads", reasons), places.nobody("nobody writes", reasons, is_write=True)
+    assert "no answer for 500 ms (its lease ends in 2.1 s); node 2" in read.text
+    assert read.text.endswith("no answer for 500 ms (it has held no lease for 1m15s)")
+    assert "replace_after" not in read.hint, "a replica that begins has no rows"
+    assert written.hint == f"{read.hint}; or once other nodes take over its buckets, in 13m45s (replace_after)"
+    never = msgspec.structs.replace(away, replaced_in_ns=None)
+    places = places_of(msgspec.structs.replace(pair.facts(), absences=(never,)))
+    assert places.nobody("nobody writes", reasons, is_write=True).hint == read.hint

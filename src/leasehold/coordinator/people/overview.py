@@ -9,10 +9,11 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.catalog import CatalogQuestion, answer
 from leasehold.core.questions.nodes import NodeLiveness, buckets_left, node_status, nodes, segments_lacked
 from leasehold.core.replicas.copies import Copies
-from leasehold.core.words.messages import ClusterStatus, NodeStatus, Rows
+from leasehold.core.words.messages import ClusterStatus, NodeAbsence, NodeStatus, Rows, TableFacts
 from leasehold.core.words.records import NodeRecord
 from leasehold.core.words.statements import ShowCoordinators, ShowNodes
 from leasehold.ids import NodeId, Term
+from leasehold.limits.lease import SILENT_SHOWN_NS
 
 
 class Overview:
@@ -33,6 +34,8 @@ class Overview:
         anybody_may_join: bool,
         coordinators: Callable[[Catalog, int], Rows],
         store_warnings: Callable[[], tuple[str, ...]],
+        replaced_in_ns: Callable[[NodeId], int | None],
+        began_ns: int,
     ) -> None:
         self._leasing = leasing
         self._sessions = sessions
@@ -45,6 +48,8 @@ class Overview:
         self._anybody_may_join = anybody_may_join
         self._coordinators = coordinators
         self._store_warnings = store_warnings
+        self._replaced_in_ns = replaced_in_ns
+        self._began_ns = began_ns
 
     def answer(self, question: CatalogQuestion | ShowNodes | ShowCoordinators, catalog: Catalog, now_ns: int) -> Rows:
         """The rows of a SHOW or DESCRIBE. A question that `is_large` may run on another thread."""
@@ -71,6 +76,21 @@ class Overview:
             disks_full=self._sessions.disks_full(),
             session_ends=self._sessions.ends(),
             store_warnings=self._store_warnings(),
+        )
+
+    def absences(self, facts: TableFacts, catalog: Catalog, now_ns: int) -> tuple[NodeAbsence, ...]:
+        """Those of the nodes of a table that are not heard, or hold no lease."""
+        nodes = {one.node for one in facts.places}
+        heard = {one.node for one in self._sessions.silences() if one.silent_ns < SILENT_SHOWN_NS}
+        return tuple(
+            NodeAbsence(
+                node=one.id,
+                lease_left_ns=one.lease_remaining_ns,
+                away_ns=max(0, now_ns - (self._leasing.lease_end_ns(one.id) or self._began_ns)),
+                replaced_in_ns=self._replaced_in_ns(one.id),
+            )
+            for one in self._nodes(catalog, now_ns)
+            if one.id in nodes and (one.state != "ACTIVE" or one.id not in heard)
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:

@@ -71,6 +71,16 @@ class Repair:
         self.copies = Copies(writer.catalog)
         self._count_if_few(writer.catalog)
 
+    def replaced_in_ns(self, node: NodeId) -> int | None:
+        """In which time the buckets of a node get other replicas if it holds no lease until then; None for never, or
+        while no other node could have them."""
+        catalog, now_ns = self._writer.catalog, self._now_ns()
+        assert catalog.settings is not None
+        others = self._fleet(catalog).able & self._leased() - {node}
+        if not others or not catalog.settings.replace_after_ns:
+            return None
+        return max(0, self._absences.leased_ns(node, now_ns) + catalog.settings.replace_after_ns - now_ns)
+
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         """Notes what a revision makes due."""
         was_due = self.copies.is_due

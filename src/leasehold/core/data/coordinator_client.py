@@ -26,6 +26,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+import msgspec
+
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.data.known import Known
@@ -317,9 +319,13 @@ class CoordinatorClient:
         return await self.until_answered(self.question(request, kind), asking, again=QUESTION_AGAIN)
 
     async def look_again(self, facts: messages.TableFacts) -> messages.TableFacts:
-        """The table as of now, for readers and writers under way. Asks once, for PLACES_TIMEOUT_NS at most."""
-        request = messages.AskTable(cluster_id=facts.cluster_id, name=facts.name)
-        return await self.ask_once(request, messages.TableFacts, PLACES_TIMEOUT_NS)
+        """The table as of now, for readers and writers under way, from the leader if it answers: it knows which nodes
+        are away. Asks each coordinator twice at most, for PLACES_TIMEOUT_NS in all."""
+        request = messages.AskTable(cluster_id=facts.cluster_id, name=facts.name, absences=True)
+        with contextlib.suppress(LeaseholdError):  # it is met again, if it says anything of the table
+            return await self.ask_once(request, messages.TableFacts, PLACES_TIMEOUT_NS // 2)
+        request = msgspec.structs.replace(request, absences=False)
+        return await self.ask_once(request, messages.TableFacts, PLACES_TIMEOUT_NS // 2)
 
     async def agree_cutoff(self, request: messages.AgreeCutoff, asking: Asking) -> messages.Cutoff:
         """Asks until a cutoff is agreed: the same for all processes of one query."""

@@ -5,18 +5,19 @@ A node decides on a view that it proves current whether rows may be read or writ
 date cost a question and never a wrong row, and a lookup that fails leaves them as they are (L15).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from leasehold.core.data.known import Known
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.membership.generations import generation_changed
+from leasehold.core.words.durations import render_duration
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision
 from leasehold.limits.clients import PLACES_AGAIN_NS, REASON_CHARACTERS_MAX
-from leasehold.limits.units import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 Lookup: TypeAlias = Callable[[], Awaitable[TableFacts]]
 """Looks the table up again: nodes may have moved, others may hold the segment by now."""
@@ -38,6 +39,10 @@ AWAY: Final = frozenset(
 def silent(waited_ns: int) -> Unreachable:
     """The error of a replica that did not answer in time."""
     return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms", code=ErrorCode.SILENT)
+
+
+def _in_words(time_ns: int) -> str:
+    return f"{time_ns / SECOND_NS:.1f} s" if time_ns < MINUTE_NS else render_duration(time_ns // SECOND_NS * SECOND_NS)
 
 
 class Places:
@@ -130,8 +135,9 @@ class Places:
         if facts.table == self._facts.table and facts.revision >= self._facts.revision:
             self._facts = facts
 
-    def nobody(self, what: str, reasons: Mapping[NodeId, LeaseholdError]) -> Unreachable:
-        """The error once no replica has done `what` for too long, with the `reasons`."""
+    def nobody(self, what: str, reasons: Mapping[NodeId, LeaseholdError], *, is_write: bool = False) -> Unreachable:
+        """The error once no replica has done `what` for too long, with the `reasons`, and until when that lasts. A
+        write may go on at other replicas, which have nothing to read yet."""
         said = "; ".join(self._said(node, error) for node, error in sorted(reasons.items()))
         unheard = self._unheard
         if unheard is not None:
@@ -145,18 +151,35 @@ class Places:
             names = ", ".join(self._name(node) for node in sorted(reasons))
             hint = (
                 f"it goes on as soon as one of {names} serves again: start a node that does not run; `leasehold"
-                " status` shows their states"
+                f" status` shows their states{self._until(reasons) if is_write else ''}"
                 if reasons
                 else "`leasehold status` shows which nodes serve: start a node that holds it"
             )
         return Unreachable(f"{what}: {said or 'no node is known to hold it'}", code=ErrorCode.NO_REPLICA, hint=hint)
 
     def _said(self, node: NodeId, error: LeaseholdError) -> str:
-        text = error.text[:REASON_CHARACTERS_MAX]
+        text = f"{error.text[:REASON_CHARACTERS_MAX]}{self._since(node)}"
         if text.startswith(f"node {node} "):
             return text
         name = self._name(node)
         return f"node {node}: {text}" if name == str(node) else f"node {node} ({name}): {text}"
+
+    def _since(self, node: NodeId) -> str:
+        """Since when the leader misses a node, or how long it still counts its lease."""
+        absence = next((one for one in self._facts.absences if one.node == node), None)
+        if absence is None:
+            return ""
+        if absence.lease_left_ns:
+            return f" (its lease ends in {_in_words(absence.lease_left_ns)})"
+        return f" (it has held no lease for {_in_words(absence.away_ns)})"
+
+    def _until(self, nodes: Collection[NodeId]) -> str:
+        """When the first of these nodes is replaced, as `replace_after` says."""
+        times = [one.replaced_in_ns for one in self._facts.absences if one.node in nodes]
+        known = [one for one in times if one is not None]
+        return (
+            f"; or once other nodes take over its buckets, in {_in_words(min(known))} (replace_after)" if known else ""
+        )
 
     def _name(self, node: NodeId) -> str:
         """What people call it: its number if nobody has said its name."""

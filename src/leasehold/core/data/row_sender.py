@@ -225,7 +225,7 @@ class RowSender(Generic[B]):
 
     def _nobody(self, sending: _Sending[B]) -> Unreachable:
         what = f"no replica takes rows for bucket {sending.bucket} of {self._facts.name}"
-        return self._places.nobody(what, sending.reasons)
+        return self._places.nobody(what, sending.reasons, is_write=True)
 
     def _take(
         self, sending: _Sending[B], node: NodeId, began_ns: int, what: StagedSegment | Exception | None

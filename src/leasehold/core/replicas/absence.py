@@ -21,6 +21,10 @@ class Absences:
         """Notes which of the nodes that are there hold a lease; one that is seen first is counted as if it did."""
         self._leased_ns = {node: now_ns if node in leased else self._leased_ns.get(node, now_ns) for node in present}
 
+    def leased_ns(self, node: NodeId, now_ns: int) -> int:
+        """From when on the absence of a node counts."""
+        return self._leased_ns.get(node, now_ns)
+
     def away(self, after_ns: int, now_ns: int) -> frozenset[NodeId]:
         """The nodes that have held no lease for `after_ns`; none if that is 0."""
         if not after_ns:

@@ -42,6 +42,7 @@ from leasehold.core.words.messages.data import (
     BucketPlaces,
     CommitTransaction,
     Cutoff,
+    NodeAbsence,
     OpenTransaction,
     Place,
     PlanQuery,

@@ -22,6 +22,8 @@ class AskTable(ClientRequest, frozen=True, kw_only=True, tag="ask-table/1"):
 
     cluster_id: ClusterId | None
     name: str
+    absences: bool = False
+    """Whether the answer shall tell which of its nodes are away. Only a leader knows."""
 
 
 class AskView(ClientRequest, frozen=True, kw_only=True, tag="ask-view/1"):
@@ -66,6 +68,18 @@ class Place(BaseMessage, frozen=True, kw_only=True, tag="place/1"):
     incarnation: Incarnation
 
 
+class NodeAbsence(BaseMessage, frozen=True, kw_only=True, tag="node-absence/1"):
+    """A node that the leader does not hear, or that holds no lease."""
+
+    node: NodeId
+    lease_left_ns: int
+    """How long its lease lasts at most; 0 once it has ended."""
+    away_ns: int
+    """For how long it has held none, as far as this leader knows."""
+    replaced_in_ns: int | None = None
+    """When its buckets get other replicas; None for never, or if no other node could have them."""
+
+
 class BucketPlaces(BaseMessage, frozen=True, kw_only=True, tag="bucket-places/1"):
     """The replicas of a bucket, those in sync first."""
 
@@ -87,6 +101,8 @@ class TableFacts(BaseMessage, frozen=True, kw_only=True, tag="table-facts/1"):
     places: tuple[Place, ...]
     generation: Generation = Generation(1)
     """The one that these field ids and versions are of: another one gives the same numbers out anew."""
+    absences: tuple[NodeAbsence, ...] = ()
+    """Of its nodes, if a leader was asked for them."""
 
 
 class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transaction/1"):
