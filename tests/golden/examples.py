@@ -44,6 +44,8 @@ def _value(info, name, place, full):
             return None if absent and not full else _value(there[0], name, place, full)
         case inspect.VarTupleType():
             return (_value(info.item_type, name, place, full),) if full else ()
+        case inspect.TupleType(item_types=kinds):
+            return tuple(_value(one, name, place, full) for one in kinds)
         case inspect.DictType(value_type=inspect.StrType()):
             return {name: "value"} if full else {}
         case inspect.DictType():

@@ -35,6 +35,28 @@ REPLACE_AFTER_MIN_NS: Final = 5 * SECOND_NS
 REPLACE_AFTER_MAX_NS: Final = 30 * 24 * 60 * MINUTE_NS
 PLACED_AT_ONCE: Final = 256
 """Buckets that get another replica in one transaction."""
+REBALANCE_AUTO: Final = 1
+"""The setting `rebalance` as it is stored: 0 for manual."""
+MOVES_AT_ONCE: Final = 64
+"""Replicas that a rebalance moves at the same time; writes go to these buckets' new replicas too."""
+MOVES_OF_NODE_MAX: Final = 16
+"""Of these with the same target."""
+MOVING_BYTES_OF_NODE_MAX: Final = 256 * 1024 * 1024
+"""No further move to a node begins while it has so much to fetch: about what a stop throws away at most."""
+BUCKET_WEIGHT_BYTES: Final = 64 * 1024
+"""What a bucket counts in a rebalance beside its rows."""
+ROW_WEIGHT_BYTES: Final = 8
+"""What a row counts at least."""
+SPREAD_PERCENT: Final = 5
+"""By how much the load of a node may differ from the mean after a rebalance, if its buckets are small enough."""
+UNEVEN_PERCENT: Final = 15
+"""By how much it differs before a leader begins one by itself."""
+UNEVEN_LOOK_NS: Final = MINUTE_NS
+"""How often a leader looks for that."""
+PLAN_MOVES_MAX: Final = 1_000
+"""Moves that SHOW REBALANCE plans ahead."""
+PLAN_CHECKS_MAX: Final = 1_000_000
+"""Buckets and pairs of nodes that one plan looks at: a few seconds on a thread."""
 STRUCK_AT_ONCE: Final = 1_024
 """Manifest entries that a removed node is struck off in one transaction."""
 STRUCK_BYTES_MAX: Final = 4 * 1024 * 1024

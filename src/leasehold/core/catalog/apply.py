@@ -217,10 +217,14 @@ def _bucket(draft: Draft, rest: bytes, value: bytes | None) -> None:
     if before != after:
         _load(draft, before, -1)
         _load(draft, after, 1)
-    if record is not None and record.retired:
-        draft.put("retired", key, None)
-    else:
-        draft.drop("retired", key)
+    for index, has_any in (
+        ("retired", record is not None and record.retired),
+        ("moving", record is not None and record.moving),
+    ):
+        if has_any:
+            draft.put(index, key, None)
+        else:
+            draft.drop(index, key)
 
 
 def _load(draft: Draft, nodes: tuple[NodeId, ...], by: int) -> None:

@@ -88,6 +88,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """How many buckets each node is assigned."""
     retired: "HashTrieMap[BucketKey, None]" = HashTrieMap()
     """The buckets that have retired nodes."""
+    moving: "HashTrieMap[BucketKey, None]" = HashTrieMap()
+    """The buckets of which a rebalance moves a replica."""
     expiring: "HashTrieMap[ObjectId, int]" = HashTrieMap()
     """The tables with a TTL, and how long it is in nanoseconds."""
     users: "HashTrieMap[PrincipalId, str]" = HashTrieMap()

@@ -6,6 +6,7 @@ A bucket is due if its replicas are not what they should be:
 | a node that was removed              | it is no replica any more                                                |
 | fewer good ones than its table wants | the least loaded able nodes are added, and fetch what they lack          |
 | more than its table wants            | one after the other is retired, while enough others are able and in sync |
+| one that is to move to another node  | that one is added, and then this one goes first                          |
 
 A **good** replica is one that stays: its node does not drain (`core/membership/drain.py`), has not been away for too
 long (`core/replicas/absence.py`), and has a disk that works (`coordinator/replicas/repair.py`). An **able** node may
@@ -13,7 +14,8 @@ get buckets: a member of the logical topology whose replicas are good, and that 
 Of surplus replicas those go first that are not good, then those that are not in sync, then those that are not able,
 then those on the most loaded nodes. So the last nodes that hold a bucket are never given up, and of two replicas of
 which one is not needed, the one that holds less goes: a node that comes back before its replacement is whole keeps its
-replica. A statement may change what a table wants (`core/ddl/plans/properties.py`).
+replica. A statement may change what a table wants (`core/ddl/plans/properties.py`). Which replicas move from one good
+node to another is in `core/replicas/spread.py`.
 
 This happens in slices, behind the statement or the removal that made it due. Each slice is decided on the catalog of
 its moment, so an old slice does no harm. What a retired node still holds is in `core/replicas/retired.py`.
@@ -66,7 +68,7 @@ def wants_other_replicas(changes: Iterable[Change], before: Catalog, after: Cata
 def has_surplus(key: BucketKey, catalog: Catalog) -> bool:
     """Whether a bucket has more replicas than its table wants."""
     bucket = catalog.buckets.get(key)
-    return bucket is not None and len(bucket.replicas) > _wanted(bucket, catalog) > 0
+    return bucket is not None and len(bucket.replicas) > wanted_replicas(bucket, catalog) > 0
 
 
 def due_buckets(catalog: Catalog, nodes: Fleet) -> list[BucketKey]:
@@ -85,9 +87,15 @@ def placed(due: Iterable[BucketKey], catalog: Catalog, nodes: Fleet) -> tuple[Ch
     return tuple(changes)
 
 
+def begin_move(bucket: BucketRecord, source: NodeId, target: NodeId, catalog: Catalog, nodes: Fleet) -> Change:
+    """The bucket with a move that begins: the target is a replica."""
+    marked = msgspec.structs.replace(bucket, moving=(source, target))
+    return put(keys.bucket(bucket.table, bucket.bucket), _corrected(marked, nodes, Counter(), catalog))
+
+
 def _is_due(bucket: BucketRecord, nodes: Fleet, catalog: Catalog) -> bool:
-    wanted = _wanted(bucket, catalog)
-    if nodes.good.issuperset(bucket.replicas) and len(bucket.replicas) == wanted:
+    wanted = wanted_replicas(bucket, catalog)
+    if nodes.good.issuperset(bucket.replicas) and len(bucket.replicas) == wanted and bucket.moving is None:
         crowd = Counter(nodes.racks[node] for node in bucket.replicas)
         if max(crowd.values()) == 1:
             return False
@@ -98,10 +106,12 @@ def _corrected(bucket: BucketRecord, nodes: Fleet, loads: Counter[NodeId], catal
     """The bucket with the replicas that it should have, as far as there are nodes for it; counts them in `loads`."""
     replicas = [node for node in bucket.replicas if is_present(node, catalog)]
     in_sync = {node for node in bucket.in_sync if is_present(node, catalog)}
-    wanted = _wanted(bucket, catalog)
+    wanted = wanted_replicas(bucket, catalog)
     gone: list[NodeId] = []
+    bucket = msgspec.structs.replace(bucket, moving=_move_left(bucket, replicas, nodes) if wanted else None)
+    source = None if bucket.moving is None else bucket.moving[0]
     if wanted:
-        kept = _kept(replicas, in_sync, wanted, nodes, loads)
+        kept = _kept([one for one in replicas if one != source], in_sync, wanted, nodes, loads)
         added = _added(kept, replicas, bucket, wanted, nodes, loads)
         loads.update(added)
         replicas += added
@@ -121,7 +131,18 @@ def _corrected(bucket: BucketRecord, nodes: Fleet, loads: Counter[NodeId], catal
         in_sync=tuple(node for node in replicas if node in in_sync),
         retired=retired,
         retired_below=counters(catalog).next_transaction if gone else bucket.retired_below,
+        moving=bucket.moving if source in replicas else None,
     )
+
+
+def _move_left(bucket: BucketRecord, replicas: Collection[NodeId], nodes: Fleet) -> tuple[NodeId, NodeId] | None:
+    """The move of a bucket, unless it is over or one of its nodes is not good any more: then the bucket is placed as
+    any other. A target that restarts stays one."""
+    if bucket.moving is None:
+        return None
+    source, target = bucket.moving
+    stays = target in (nodes.good if target in replicas else nodes.able)
+    return bucket.moving if stays and source in replicas and source in nodes.good else None
 
 
 def _kept(
@@ -150,16 +171,20 @@ def _added(
     nodes: Fleet,
     loads: Counter[NodeId],
 ) -> list[NodeId]:
-    """The nodes that become replicas: in the emptiest racks, retired ones that still hold most of it, the least loaded.
+    """The nodes that become replicas: the target of a move, then those in the emptiest racks, retired ones that still
+    hold most of it, the least loaded.
 
     Where a rack has two replicas more than another one could have, the last of `kept` there is taken out of it.
     """
     free = [node for node in nodes.able if node not in replicas]
     crowd = Counter(nodes.racks[node] for node in kept)
+    target = None if bucket.moving is None else bucket.moving[1]
     added: list[NodeId] = []
 
     def next_one() -> NodeId:
-        return min(free, key=lambda one: (crowd[nodes.racks[one]], one not in bucket.retired, loads[one], one))
+        return min(
+            free, key=lambda one: (one != target, crowd[nodes.racks[one]], one not in bucket.retired, loads[one], one)
+        )
 
     while free and len(kept) + len(added) < wanted:
         node = next_one()
@@ -180,7 +205,7 @@ def _holds_all(bucket: BucketRecord, node: NodeId, catalog: Catalog) -> bool:
     return all(node in one.holders for one in catalog.segments.passing((bucket.table, bucket.bucket)))
 
 
-def _wanted(bucket: BucketRecord, catalog: Catalog) -> int:
-    """Of a table that is being dropped nothing more is wanted."""
+def wanted_replicas(bucket: BucketRecord, catalog: Catalog) -> int:
+    """How many its table wants; of one that is being dropped nothing more is wanted."""
     table = catalog.tables.get(bucket.table)
     return 0 if table is None or table.state is not UseState.IN_USE else table.replication

@@ -31,6 +31,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True, tag="cluster/1"):
     """Of the newest generations, oldest first; the first generation has none."""
     strangers: bool = False
     """Nodes that this meta storage knows nothing of may hold leases of a lost one, until the largest has ended."""
+    rebalancing: bool = False
+    """A rebalance is under way (`core.replicas.spread`)."""
 
 
 class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
@@ -60,6 +62,8 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """How long a node is away before its buckets get other replicas; 0: they never do (`core.replicas.absence`)."""
     repair_rate: int = REPAIR_RATE
     """Bytes that each node copies from others in a second, on average."""
+    rebalance: int = 0
+    """Whether a leader begins a rebalance by itself: an index of the words of the setting (`core.ddl.settings`)."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):

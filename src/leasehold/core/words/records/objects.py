@@ -126,6 +126,8 @@ class BucketRecord(Record, frozen=True, kw_only=True, tag="bucket/1"):
     """Nodes that were replicas, and that the manifest may still name as holders (`core.replicas.retired`)."""
     retired_below: int = 0
     """Write transactions with a smaller number may have staged segments on them."""
+    moving: tuple[NodeId, NodeId] | None = None
+    """A replica that a rebalance moves: from which node to which one (`core.replicas.spread`)."""
 
 
 class HorizonRecord(Record, frozen=True, kw_only=True, tag="horizon/1"):
