@@ -134,6 +134,7 @@ class ErrorCode(StrEnum):
     NOT_NULL_ADDED = auto()
     NOT_ON_THIS_ENGINE = auto()
     NOT_PAUSED = auto()
+    NOT_REBALANCED = auto()
     NOT_RUNNING = auto()
     NOT_SERVING = auto()
     NOT_SET_ASIDE = auto()

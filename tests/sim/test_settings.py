@@ -157,6 +157,7 @@ def test_show_cluster() -> None:
             ("min_in_sync", "2"),
             ("replace_after", "15m"),
             ("repair_rate", "67108864"),
+            ("rebalance", "manual"),
             ("catch_up_difference", "100"),
             ("retention", "1h"),
             ("retention_revisions", "200000"),
@@ -165,6 +166,7 @@ def test_show_cluster() -> None:
             ("scrub_every", "7d"),
             ("largest_lease", "3s"),
             ("generation", "1"),
+            ("rebalancing", "no"),
             ("clock_drift", "1%"),
         ]
 

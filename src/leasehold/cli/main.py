@@ -221,6 +221,27 @@ def scrub(
 
 
 @app.command()
+def rebalance(  # noqa: PLR0917 typer takes the options from the signature
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop a rebalance that is under way.")] = False,
+    wait_too: Annotated[bool, typer.Option("--wait", help="Wait until nothing moves any more.")] = False,
+    timeout: Annotated[str, typer.Option(help="How long to wait at most, as 10m.")] = "1h",
+    output: Out = Output.TABLE,
+) -> None:
+    """Move buckets to nodes that hold less. Shows the plan first. It goes on behind the command.
+
+    With --wait, exit 5 if buckets still move after `--timeout`; they go on. The command may be run again.
+    """
+    from leasehold.cli.rebalance import rebalance as run
+    from leasehold.cli.statement import read_timeout_ns
+
+    wait_ns = read_timeout_ns(timeout) if wait_too else None
+    run(directory, user, dry_run=dry_run, stop=stop, wait_ns=wait_ns, output=output)
+
+
+@app.command()
 def forget_lost(
     table: Annotated[str, typer.Argument(help="The table, as database.table.")],
     directory: Dir = DEFAULT_DIR,

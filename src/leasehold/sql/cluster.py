@@ -1,7 +1,7 @@
-"""ALTER CLUSTER SET and ALTER NODE."""
+"""ALTER CLUSTER and ALTER NODE."""
 
 from leasehold.core.ddl.settings import SETTINGS, read_value, setting_named
-from leasehold.core.words.statements import AlterCluster, AlterNode
+from leasehold.core.words.statements import AlterCluster, AlterNode, Rebalance
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import IDENTIFIER, NODE_NAME
@@ -11,8 +11,18 @@ _VALUES = {"'": True, "9": False}
 """The forms of a value, and whether it is in quotes."""
 
 
-def alter_cluster(cursor: Cursor) -> AlterCluster:
-    cursor.expect("SET")
+def alter_cluster(cursor: Cursor) -> AlterCluster | Rebalance:
+    match cursor.choose("SET", "REBALANCE", "STOP"):
+        case "REBALANCE":
+            return Rebalance(stops=False)
+        case "STOP":
+            cursor.expect("REBALANCE")
+            return Rebalance(stops=True)
+        case _:
+            return _settings(cursor)
+
+
+def _settings(cursor: Cursor) -> AlterCluster:
     settings: dict[str, int] = {}
     while True:
         _setting(cursor, settings)

@@ -15,6 +15,7 @@ from leasehold.core.words.statements import (
     ShowPrincipals,
     ShowProcedures,
     ShowProperties,
+    ShowRebalance,
     ShowTables,
     ShowViews,
 )
@@ -30,6 +31,7 @@ _SHOWN = (
     "NODES",
     "COORDINATORS",
     "CLUSTER",
+    "REBALANCE",
     "PROCEDURES",
     "HISTORY",
     "USERS",
@@ -57,6 +59,8 @@ def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
             return ShowCoordinators()
         case "CLUSTER":
             return ShowCluster()
+        case "REBALANCE":
+            return ShowRebalance()
         case "PROCEDURES":
             return ShowProcedures()
         case "HISTORY":

@@ -39,6 +39,7 @@ from leasehold.core.words.statements import (
     OnDatabase,
     OnTable,
     OnView,
+    Rebalance,
     RenameColumn,
     RenamePrincipal,
     RenameTable,
@@ -384,6 +385,7 @@ _EFFECTS: Final[dict[type[Definition], Callable[[Any, CatalogRows], Effects]]] =
     GrantRole: _grant_role,
     RevokeRole: _revoke_role,
     AlterCluster: _nothing,
+    Rebalance: _nothing,
     AlterNode: _nothing,
 }
 """DELETE shows in rows, not in the catalog; a password nowhere; settings have a check of their own."""

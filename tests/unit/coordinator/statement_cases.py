@@ -30,6 +30,7 @@ from leasehold.core.words.statements import (
     MoveColumn,
     OnDatabase,
     OnTable,
+    Rebalance,
     RenameColumn,
     RenamePrincipal,
     RenameTable,
@@ -126,6 +127,7 @@ CASES = {
     "GRANT ROLE": additive(MEMBER, ADMIN, USER, ROLE),
     "REVOKE ROLE": destructive(RevokeRole(role="r", user="u"), ADMIN, USER, ROLE, MEMBER),
     "ALTER CLUSTER": additive(AlterCluster(settings={"min_in_sync": 2})),
+    "ALTER CLUSTER REBALANCE": additive(Rebalance(stops=False)),
     "ALTER NODE": additive(AlterNode(node="n2", drains=False), AlterNode(node="n2", drains=True)),
 }
 

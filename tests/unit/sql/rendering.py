@@ -45,6 +45,7 @@ from leasehold.core.words.statements import (
     OnDatabase,
     OnTable,
     OnView,
+    Rebalance,
     RenameColumn,
     RenamePrincipal,
     RenameTable,
@@ -63,6 +64,7 @@ from leasehold.core.words.statements import (
     ShowPrincipals,
     ShowProcedures,
     ShowProperties,
+    ShowRebalance,
     ShowTables,
     ShowViews,
     TableName,
@@ -94,6 +96,8 @@ def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member 
             return "SHOW COORDINATORS"
         case ShowCluster():
             return "SHOW CLUSTER"
+        case ShowRebalance():
+            return "SHOW REBALANCE"
         case ShowProperties(table=table):
             return f"SHOW TBLPROPERTIES {spell_table(table)}"
         case ShowBuckets(table=table):
@@ -147,6 +151,8 @@ def _definition(statement: Definition) -> str:  # noqa: C901 - one for each memb
             return f"DELETE FROM {spell_table(table)} WHERE {conditions}"
         case AlterNode(node=name, drains=drains):
             return f"ALTER NODE {name} {'DRAIN' if drains else 'UNDRAIN'}"
+        case Rebalance(stops=stops):
+            return f"ALTER CLUSTER {'STOP ' if stops else ''}REBALANCE"
         case AlterCluster(settings=settings):
             return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
         case (
@@ -296,7 +302,7 @@ def _condition(condition: Condition) -> str:
 def _setting(name: str, value: int) -> str:
     setting = setting_named(name)
     shown = setting.shown(value)
-    return f"{setting.name} = {spell_text(shown) if setting.is_duration or shown == AUTO else shown}"
+    return f"{setting.name} = {spell_text(shown) if setting.is_duration or setting.words or shown == AUTO else shown}"
 
 
 def _rights(rights: tuple[Right, ...]) -> str:

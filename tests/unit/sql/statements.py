@@ -41,6 +41,7 @@ from leasehold.core.words.statements import (
     OnDatabase,
     OnTable,
     OnView,
+    Rebalance,
     RenameColumn,
     RenamePrincipal,
     RenameTable,
@@ -59,6 +60,7 @@ from leasehold.core.words.statements import (
     ShowPrincipals,
     ShowProcedures,
     ShowProperties,
+    ShowRebalance,
     ShowTables,
     ShowViews,
     TableName,
@@ -224,6 +226,7 @@ _DEFINED: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     Revoke: st.builds(Revoke, rights=RIGHTS, on=ON, of=NAMES),
     GrantRole: st.builds(GrantRole, role=NAMES, user=NAMES),
     RevokeRole: st.builds(RevokeRole, role=NAMES, user=NAMES),
+    Rebalance: st.builds(Rebalance, stops=SAID),
     AlterNode: st.builds(AlterNode, node=st.from_regex(NODE_NAME, fullmatch=True), drains=SAID),
     AlterCluster: st.fixed_dictionaries(
         {}, optional={one.name: st.integers(one.smallest, one.largest) for one in SETTINGS}
@@ -249,6 +252,7 @@ BY_KIND: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     ShowCluster: st.builds(ShowCluster),
     ShowCoordinators: st.builds(ShowCoordinators),
     ShowProperties: st.builds(ShowProperties, table=TABLES),
+    ShowRebalance: st.just(ShowRebalance()),
     ShowBuckets: st.builds(ShowBuckets, table=TABLES),
     ShowProcedures: st.builds(ShowProcedures),
     ShowHistory: st.builds(ShowHistory, of=st.none() | _CLAIMED),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.words.statements import AlterCluster, AlterNode
+from leasehold.core.words.statements import AlterCluster, AlterNode, Rebalance
 from leasehold.errors import BadStatement, ExitCode, Refused
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
@@ -23,6 +23,7 @@ from tests.unit.sql.rendering import render
             {"lease_duration": 90 * SECOND_NS, "lease_margin": 300 * MILLISECOND_NS},
         ),
         ("ALTER CLUSTER SET min_in_sync = 2", {"min_in_sync": 2}),
+        ("ALTER CLUSTER SET rebalance = 'AUTO', min_in_sync = 1", {"rebalance": 1, "min_in_sync": 1}),
         ("ALTER CLUSTER SET min_in_sync = 'Auto'", {"min_in_sync": 0}),
         (
             "ALTER CLUSTER SET catch_up_difference = 7, retention = '2h', retention_revisions = 1000",
@@ -108,6 +109,9 @@ def refused(text: str) -> Refused:
         ("retention = '999ms'", "BAD_SETTING", "1s to 30d"),
         ("retention = 3600", "BAD_SETTING", "a number with a unit"),
         ("retention_revisions = 99", "BAD_SETTING", "100 to 100000000"),
+        ("rebalance = 'always'", "BAD_SETTING", "rebalance can't be 'always'"),
+        ("rebalance = 1", "BAD_SETTING", "write rebalance = 'manual' or 'auto'"),
+        ("rebalancing = 'yes'", "FIXED_SETTING", "ALTER CLUSTER REBALANCE begins one"),
         ("clock_drift = '1%'", "FIXED_SETTING", "clock_drift"),
         ("Largest_Lease = '2s'", "FIXED_SETTING", "follows lease_duration"),
         ("generation = 2", "FIXED_SETTING", "leasehold recover"),
@@ -138,7 +142,17 @@ def test_refused(setting: str, code: str, said: str) -> None:
 @pytest.mark.parametrize("text", ["ALTER CLUSTER", "ALTER CLUSTER lease_duration = '2s'", "ALTER CLUSTER x SET a = 1"])
 def test_refused_without_set(text: str) -> None:
     error = refused(text)
-    assert (error.code, error.hint) == ("BAD_STATEMENT", "ALTER CLUSTER SET setting = value, ..")
+    assert (error.code, error.hint) == (
+        "BAD_STATEMENT",
+        "ALTER CLUSTER SET setting = value, .. | REBALANCE | STOP REBALANCE",
+    )
+
+
+def test_rebalances() -> None:
+    assert parse("alter cluster rebalance;") == Rebalance(stops=False)
+    assert parse("ALTER CLUSTER STOP REBALANCE") == Rebalance(stops=True)
+    assert "'REBALANCE' is expected" in refused("ALTER CLUSTER STOP").text
+    assert refused("ALTER CLUSTER REBALANCE 'auto'").code == "BAD_STATEMENT"
 
 
 def test_an_unknown_name_is_told_which_there_are() -> None:

@@ -1,12 +1,12 @@
-"""Repair: assigns replicas to buckets and takes them away (decided in `core/replicas/placement.py`), strikes off nodes
-that are no replicas any more (`core/replicas/retired.py`), and counts segments with too few copies
-(`core/replicas/copies.py`).
+"""Repair: assigns replicas to buckets and takes them away (decided in `core/replicas/placement.py`), moves them
+(`coordinator/replicas/rebalance.py`), strikes off nodes that are no replicas any more (`core/replicas/retired.py`), and
+counts segments with too few copies (`core/replicas/copies.py`).
 
 All buckets are looked at after changes of node records and of the replication of a table, once a node has been away for
 too long (`core/replicas/absence.py`), and once it is back, as for a node whose disk fails; those that have too many
 replicas after each change of theirs. As in all housekeeping, what is due is found on a thread and written in slices.
-What a person waits for is `wanted` soon: a drain, another replication, a disk that fails, and a replica that can go
-since others are in sync.
+What a person waits for is `wanted` soon: a drain, another replication, a rebalance, a disk that fails, and a replica
+that can go since others are in sync.
 
 A disk fails from what its node says until a new process of that node says that it works. Until then the node keeps only
 what no other node can take: its replicas go as others are in sync. A new leader hears it again from the process; where
@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from leasehold.coordinator.replicas.rebalance import Rebalancing
 from leasehold.coordinator.upkeep.housekeeping import found, slices
 from leasehold.coordinator.writer import Writer, changed_nodes
 from leasehold.core.catalog.catalog import BucketKey, Catalog
@@ -68,6 +69,7 @@ class Repair:
         """Buckets that have changed and have more replicas than their tables want."""
         self._gone = any(node.removed and node.incarnation > 0 for node in writer.catalog.nodes.values())
         """A node was removed: records may still name it as a holder."""
+        self._rebalancing = Rebalancing(writer, threads, self._fleet, now_ns)
         self.copies = Copies(writer.catalog)
         self._count_if_few(writer.catalog)
 
@@ -96,12 +98,12 @@ class Repair:
             for key in (keys.bucket_of(one.key) for one in batch.changes if one.key.startswith(keys.BUCKETS))
             if placement.has_surplus(key, catalog)
         )
-        if self._surplus:
+        if self._surplus or any(one.key == keys.CLUSTER for one in batch.changes):  # a rebalance may begin
             self.wanted.set()
         for node in changed_nodes(batch, catalog):
             is_gone = node.removed and node.incarnation > 0  # otherwise it has never held anything
             self._gone = self._gone or is_gone
-            self._due = self._due or is_gone or node.member or node.draining
+            self._due = self._due or is_gone or node.member or node.draining or bool(len(catalog.moving))
             if node.draining:
                 self.wanted.set()
 
@@ -118,6 +120,7 @@ class Repair:
                 await self._place(all_of_them=due)
             if gone:
                 await self._forget_removed()
+            await self._rebalancing.keep(anew=due)
             if self._writer.catalog.retired:
                 await self._forget_retired()
         except Definite:

@@ -12,8 +12,8 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | ALTER, COMMENT | ALTER on the object; RENAME TO also CREATE on the database |
 | DROP | DROP on the object; with CASCADE on all that goes |
 | DELETE FROM, a shorter TTL | DROP on the table; for the TTL also ALTER |
-| users, roles, rights, settings, CANCEL PROCEDURE, moving the leadership | ALTER on the cluster |
-| ALTER NODE, removing a node | ALTER on the cluster |
+| users, roles, rights, CANCEL PROCEDURE, moving the leadership | ALTER on the cluster |
+| ALTER CLUSTER, ALTER NODE, removing a node | ALTER on the cluster |
 | SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
 | a statement's receipt once more, by its id and the same text | to be the user who ran it |
 | a statement's outcome by its id alone | to be the user who ran it, or ALTER on the cluster |

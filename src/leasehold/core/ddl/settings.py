@@ -26,7 +26,7 @@ from leasehold.limits.lease import (
     LEASE_MARGIN_MIN_NS,
 )
 from leasehold.limits.log import LEADERSHIP_DURATION_MAX_NS, LEADERSHIP_DURATION_MIN_NS
-from leasehold.limits.membership import REPLACE_AFTER_MAX_NS, REPLACE_AFTER_MIN_NS
+from leasehold.limits.membership import REBALANCE_AUTO, REPLACE_AFTER_MAX_NS, REPLACE_AFTER_MIN_NS
 from leasehold.limits.metastorage import (
     RETENTION_BYTES_MAX,
     RETENTION_BYTES_MIN,
@@ -49,7 +49,7 @@ _SHOWN: Final = 64
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: `name` as people write it, `field` of the record, both ends of its range. It may be the word
-    `for_zero` too, which is stored as 0."""
+    `for_zero` too, which is stored as 0. Or it is one of `words`, stored by their places."""
 
     name: str
     field: str
@@ -58,15 +58,20 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     is_duration: bool = True
     for_zero: str = ""
+    words: tuple[str, ...] = ()
 
     def shown(self, value: int) -> str:
+        if self.words:
+            return self.words[value]
         if self.for_zero and value == 0:
             return self.for_zero
         return render_duration(value) if self.is_duration else str(value)
 
     @property
     def range(self) -> str:
-        """Both ends, as people write them."""
+        """Both ends, or all words, as people write them."""
+        if self.words:
+            return " or ".join(f"'{one}'" for one in self.words)
         return f"{self.shown(self.smallest)} to {self.shown(self.largest)}" + (
             f" or '{self.for_zero}'" if self.for_zero else ""
         )
@@ -118,6 +123,15 @@ SETTINGS: Final = (
         largest=REPAIR_RATE_MAX,
         is_duration=False,
         meaning="bytes that each node copies from others in a second",
+    ),
+    Setting(
+        name="rebalance",
+        field="rebalance",
+        smallest=0,
+        largest=REBALANCE_AUTO,
+        is_duration=False,
+        meaning="whether buckets move by themselves once nodes hold very different amounts",
+        words=("manual", "auto"),
     ),
     Setting(
         name="catch_up_difference",
@@ -172,6 +186,7 @@ _FIXED: Final = {
     "clock_drift": "every current lease was counted with it",
     "largest_lease": "it follows lease_duration",
     "generation": "`leasehold recover` begins a new one",
+    "rebalancing": "ALTER CLUSTER REBALANCE begins one, and ALTER CLUSTER STOP REBALANCE ends it",
 }
 
 
@@ -189,6 +204,8 @@ def setting_named(name: str) -> Setting:
 
 def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
     """The value that a person wrote, in quotes or as a bare number; raises `Refused` with code BAD_SETTING."""
+    if setting.words:
+        return _read_word(setting, text)
     example = "= '2s'" if setting.is_duration else f"= {setting.smallest}"
     hint = f"write {setting.name} {example}, {setting.range}"
     wrote = f"{text[:_SHOWN]!r}"
@@ -213,6 +230,13 @@ def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
         text = f"{setting.name} can't be {shown}: its range is {setting.range}"
         raise Refused(text, code=ErrorCode.BAD_SETTING, hint=hint)
     return value
+
+
+def _read_word(setting: Setting, text: str) -> int:
+    if text.casefold() in setting.words:
+        return setting.words.index(text.casefold())
+    what = f"{setting.name} can't be {text[:_SHOWN]!r}"
+    raise Refused(what, code=ErrorCode.BAD_SETTING, hint=f"write {setting.name} = {setting.range}")
 
 
 def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change, ...]:
@@ -256,10 +280,12 @@ def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
     drift = f"{settings.drift_ppm * 100 / MILLION:g}%"
     counted = render_duration(largest.duration_ns)
     generation = FIRST_GENERATION if catalog.cluster is None else catalog.cluster.generation
+    rebalancing = "yes" if catalog.cluster is not None and catalog.cluster.rebalancing else "no"
     return (
         *((one.name, one.shown(getattr(settings, one.field)), one.range, one.meaning) for one in SETTINGS),
         ("largest_lease", counted, "fixed", "the longest lease that may be out: what a new leader waits for"),
         ("generation", str(generation), "fixed", "1, or the second at which the cluster was recovered from a backup"),
+        ("rebalancing", rebalancing, "fixed", "whether buckets move to nodes that hold less"),
         ("clock_drift", drift, "fixed", "how much a clock may gain or lose"),
     )
 

@@ -6,6 +6,7 @@ from typing import TypeAlias, TypeGuard, assert_never
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.settings import settings_rows
 from leasehold.core.questions import principals, relations
+from leasehold.core.questions.rebalance import rebalance
 from leasehold.core.questions.rows import rows_of
 from leasehold.core.words import statements
 from leasehold.core.words.messages import Rows
@@ -13,7 +14,11 @@ from leasehold.ids import BucketNumber
 from leasehold.limits.statements import SHOW_INLINE_ROWS_MAX
 
 CatalogQuestion: TypeAlias = (
-    statements.OfRelations | statements.ShowCluster | statements.ShowPrincipals | statements.ShowGrants
+    statements.OfRelations
+    | statements.ShowCluster
+    | statements.ShowRebalance
+    | statements.ShowPrincipals
+    | statements.ShowGrants
 )
 
 
@@ -40,6 +45,8 @@ def answer(question: CatalogQuestion, catalog: Catalog, failed_logins: Callable[
             return principals.grants(question, catalog)
         case statements.ShowCluster():
             return rows_of(("setting", "value", "range", "meaning"), settings_rows(catalog), catalog)
+        case statements.ShowRebalance():
+            return rebalance(catalog)
         case _:
             assert_never(question)
 
@@ -57,6 +64,10 @@ def tells_alone(statement: statements.AnyStatement) -> TypeGuard[CatalogQuestion
 def is_large(question: object, catalog: Catalog) -> bool:
     """Whether putting its rows together takes too long for a loop that grants leases."""
     match question:
+        case statements.ShowRebalance():
+            return len(catalog.buckets) > SHOW_INLINE_ROWS_MAX or _add_up_to_many(
+                map(catalog.segments.count, catalog.segments)
+            )
         case statements.ShowTables() if _add_up_to_many(map(catalog.segments.count, catalog.segments)):
             return True
         case statements.ShowBuckets(table=name):

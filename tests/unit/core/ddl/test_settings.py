@@ -106,6 +106,7 @@ def test_what_is_shown():
         ("min_in_sync", "2", "1 to 7 or 'auto'"),
         ("replace_after", "15m", "5s to 30d or 'never'"),
         ("repair_rate", "67108864", "1048576 to 17179869184"),
+        ("rebalance", "manual", "'manual' or 'auto'"),
         ("catch_up_difference", "100", "1 to 1000000"),
         ("retention", "1h", "1s to 30d"),
         ("retention_revisions", "200000", "100 to 100000000"),
@@ -114,5 +115,6 @@ def test_what_is_shown():
         ("scrub_every", "7d", "1m to 366d or 'never'"),
         ("largest_lease", "1m30s", "fixed"),
         ("generation", "1", "fixed"),
+        ("rebalancing", "no", "fixed"),
         ("clock_drift", "0%", "fixed"),
     ]

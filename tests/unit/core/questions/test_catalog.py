@@ -15,6 +15,7 @@ from leasehold.core.words.statements import (
     ShowGrants,
     ShowPrincipals,
     ShowProperties,
+    ShowRebalance,
     ShowTables,
     ShowViews,
 )
@@ -39,6 +40,7 @@ def test_each_question_gets_its_own_answer():
         ShowPrincipals(roles=True): "role",
         ShowGrants(): "principal",
         ShowCluster(): "setting",
+        ShowRebalance(): "table",
     }
     for question, column in first_columns.items():
         made = answer(question, catalog, lambda _: 0)
@@ -62,6 +64,8 @@ def test_segments_are_counted_and_none_of_them_read():
     one, two = ({(10, bucket): some for bucket in range(count)} for count in (1, 2))
     assert not is_large(ShowBuckets(table=ORDERS), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, one)))
     assert is_large(ShowBuckets(table=ORDERS), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
+    assert is_large(ShowRebalance(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
+    assert not is_large(ShowRebalance(), CATALOG)
     assert not is_large(ShowTables(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, one)))
     assert is_large(ShowTables(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
 

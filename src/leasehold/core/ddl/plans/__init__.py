@@ -8,19 +8,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.plan import Context, Plan, counters, in_turn
-from leasehold.core.ddl.plans import columns, databases, nodes, principals, properties, rights, rows, tables, views
-from leasehold.core.ddl.settings import settings_changes
+from leasehold.core.catalog.plan import Context, Plan, in_turn
+from leasehold.core.ddl.plans import (
+    cluster,
+    columns,
+    databases,
+    nodes,
+    principals,
+    properties,
+    rights,
+    rows,
+    tables,
+    views,
+)
 from leasehold.core.words import records, statements
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Hidden
 from leasehold.core.words.statements import Definition
-
-
-def _alter_cluster(statement: statements.AlterCluster, catalog: Catalog, _context: Context) -> Plan | None:
-    changes = settings_changes(statement.settings, catalog)
-    return Plan(changes=changes, counters=counters(catalog)) if changes else None
-
 
 _PLANS: Final[dict[type[Definition], Callable[[Any, Catalog, Context], Plan | None]]] = {
     statements.CreateDatabase: databases.create_database,
@@ -50,7 +54,8 @@ _PLANS: Final[dict[type[Definition], Callable[[Any, Catalog, Context], Plan | No
     statements.Revoke: rights.revoke,
     statements.GrantRole: rights.grant_role,
     statements.RevokeRole: rights.revoke_role,
-    statements.AlterCluster: _alter_cluster,
+    statements.AlterCluster: cluster.alter_cluster,
+    statements.Rebalance: cluster.rebalance,
     statements.AlterNode: nodes.alter_node,
 }
 

@@ -63,6 +63,7 @@ from leasehold.core.words.statements.questions import (
     ShowPrincipals,
     ShowProcedures,
     ShowProperties,
+    ShowRebalance,
     ShowTables,
     ShowViews,
 )
@@ -73,6 +74,13 @@ class AlterCluster(Statement, frozen=True, kw_only=True):
     (`core/ddl/settings.py`); durations in nanoseconds."""
 
     settings: dict[str, int]
+
+
+class Rebalance(Statement, frozen=True, kw_only=True):
+    """`ALTER CLUSTER REBALANCE` and `ALTER CLUSTER STOP REBALANCE`: buckets move to nodes that hold less, or no more of
+    them do."""
+
+    stops: bool
 
 
 class AlterNode(Statement, frozen=True, kw_only=True):
@@ -86,7 +94,7 @@ _OfDatabases: TypeAlias = CreateDatabase | AlterDatabase | DropDatabase
 _OfTables: TypeAlias = CreateTable | RenameTable | AlterProperties | DropTable | DeleteRows
 _OfColumns: TypeAlias = AddColumns | RenameColumn | MoveColumn | WidenColumn | SetDefault | DropColumn
 _OfViews: TypeAlias = CreateView | RenameView | DropView
-OfCluster: TypeAlias = AlterCluster | AlterNode
+OfCluster: TypeAlias = AlterCluster | Rebalance | AlterNode
 Definition: TypeAlias = _OfDatabases | _OfTables | _OfColumns | _OfViews | Comment | OfPrincipals | OfCluster
 """Statements that change the catalog, each run as a procedure."""
 Growing: TypeAlias = CreateDatabase | CreateTable | AddColumns | CreateView | CreateUser | CreateRole
@@ -108,7 +116,7 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
 _Listing: TypeAlias = ShowDatabases | ShowTables | ShowViews
 OfRelations: TypeAlias = _Listing | ShowProperties | ShowBuckets | Describe | DescribeDatabase
 _OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowProcedures | ShowHistory
-Question: TypeAlias = OfRelations | _OfLeader | ShowPrincipals | ShowGrants
+Question: TypeAlias = OfRelations | _OfLeader | ShowRebalance | ShowPrincipals | ShowGrants
 """Statements that only read the catalog."""
 
 AnyStatement: TypeAlias = Definition | Question | Explain | CancelProcedure

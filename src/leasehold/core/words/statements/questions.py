@@ -43,6 +43,10 @@ class ShowBuckets(Statement, frozen=True, kw_only=True):
     table: TableName
 
 
+class ShowRebalance(Statement, frozen=True, kw_only=True):
+    """`SHOW REBALANCE`: the replicas that move, and those that a rebalance would move."""
+
+
 class ShowProcedures(Statement, frozen=True, kw_only=True):
     """`SHOW PROCEDURES`: the statements that have not ended, and the drops whose files are still being deleted."""
 
