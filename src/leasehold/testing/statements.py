@@ -28,6 +28,7 @@ KEPT_VIEW_MADE: Final = f"CREATE VIEW {KEPT_VIEW} AS SELECT a, b FROM {KEPT}"
 DROPPED_CHANCE: Final = 0.05
 IN_SYNC: Final = (1, 2)
 REPLACE_AFTER: Final = ("5s", "8s", "15m", "never")
+REBALANCE: Final = ("auto", "manual")
 REPLICATION: Final = (1, 2, 2, 3)
 """2 is the default: with fewer copies the loss of a machine loses more than it has to."""
 
@@ -127,6 +128,9 @@ def _cluster(random: Random) -> Choices:
         (1, f"ALTER CLUSTER SET replace_after = '{random.choice(REPLACE_AFTER)}'"),
         (1, f"ALTER NODE {random.randrange(1, 5)} DRAIN"),
         (1, f"ALTER NODE {random.randrange(1, 5)} UNDRAIN"),
+        (1.5, "ALTER CLUSTER REBALANCE"),
+        (0.5, "ALTER CLUSTER STOP REBALANCE"),
+        (0.5, f"ALTER CLUSTER SET rebalance = '{random.choice(REBALANCE)}'"),
     )
 
 

@@ -1,5 +1,5 @@
 """Replicas in the end: a bucket has as many as its table wants, on nodes that may have them, in as many racks as there
-are, and nobody else holds it.
+are, nobody else holds it, and none moves.
 
 As LIVENESS no check of a state: the simulation calls it at the end of a run, when everything is started, connected and
 resumed. Buckets of which a segment is on no disk any more are left out: nobody can be in sync with them. A write that
@@ -73,6 +73,8 @@ def _wrong(
     bucket: BucketRecord, segments: list[SegmentRecord], wanted: int, racks: dict[NodeId, str], *, waits: bool
 ) -> str | None:
     replicas = set(bucket.replicas)
+    if bucket.moving is not None:
+        return f"still moves, from and to {bucket.moving}"
     if len(replicas & racks.keys()) < min(wanted, len(racks)):
         return f"has too few replicas: {sorted(replicas)}, {wanted} are wanted, {sorted(racks)} are there"
     if len(replicas) > wanted:
