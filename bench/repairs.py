@@ -5,6 +5,9 @@ loopback interface into files that are synced, one after the other: what the mac
 
 Then nodes are drained at the rate that a cluster has by default, while one client scans, one appends and one changes a
 table. They do the same for as long while nothing moves, in turn.
+
+At last a node that is empty gets its share by a rebalance. The bytes of the files that are new on any node are compared
+with the least that bring it within the tolerance.
 """
 
 import os
@@ -22,6 +25,8 @@ from tests.soak.grounds import LocalGround
 from bench.figures import Figure, Table, median, quantile, ratios, spread
 from bench.threads import Threads
 from leasehold.client.cluster import Cluster, connect
+from leasehold.core.words.messages import Rows
+from leasehold.limits.membership import SPREAD_PERCENT
 from leasehold.limits.replication import REPAIR_RATE, REPAIR_RATE_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
@@ -32,6 +37,7 @@ MOVED, SCANNED, APPENDED, ALTERED = "bench.moved", "bench.scanned", "bench.appen
 TEXT_BYTES: Final = 256
 RATE_AIM: Final = 0.7
 FELT_AIM: Final = 1.5
+BYTES_AIM: Final = 1.1
 POLL_NS: Final = 20 * MILLISECOND_NS
 PAUSE_S: Final = 0.01
 
@@ -61,6 +67,8 @@ class Bench:
         self.during: dict[str, list[float]] = {kind: [] for kind in CALLS}
         """Milliseconds of each call while a node was drained, by its kind; `without` likewise."""
         self.without: dict[str, list[float]] = {kind: [] for kind in CALLS}
+        self.moved_mib = self.least_mib = 0.0
+        """What a rebalance moved, and what it had to."""
 
     def prepare(self) -> None:
         two = "TBLPROPERTIES ('replication' = '2')"
@@ -95,6 +103,35 @@ class Bench:
                 _call(clients, self._ground.address(), self.without)
                 time.sleep(lasted_s)
 
+    def compare_bytes(self) -> None:
+        """A node is empty, and gets its share."""
+        node = self._next_node()
+        self._drained_s(node)
+        before = self._files()
+        mean = sum(sum(sizes.values()) for sizes in before.values()) / len(NODES)
+        self.least_mib = mean * (1 - SPREAD_PERCENT / 100) / MIB
+        self._cluster.sql("ALTER CLUSTER REBALANCE")
+        while self._is_rebalancing():
+            sleep_ns(POLL_NS)
+        after = self._files()
+        new = [size for one in NODES for file, size in after[one].items() if file not in before[one]]
+        self.moved_mib = sum(new) / MIB
+
+    def _is_rebalancing(self) -> bool:
+        shown = self._cluster.sql("SHOW CLUSTER")
+        assert isinstance(shown, Rows)
+        return {row[0]: row[1] for row in shown.rows}["rebalancing"] == "yes"
+
+    def _files(self) -> dict[str, dict[str, int]]:
+        """The segments that the manifest names, by the nodes that hold them, with their bytes."""
+        numbers = {one.id: one.name for one in self._cluster.status().nodes}
+        found: dict[str, dict[str, int]] = {name: {} for name in NODES}
+        for table in (MOVED, SCANNED, APPENDED, ALTERED):
+            for segment in self._cluster.plan(table).segments:
+                for holder in segment.holders:
+                    found[numbers[holder]][segment.id] = segment.size_bytes
+        return found
+
     def figures(self) -> Iterator[Figure]:
         rates = ratios(self.ours, self.theirs)
         yield Figure(
@@ -115,6 +152,16 @@ class Bench:
                 aim=f"at most {FELT_AIM}",
                 holds=during <= FELT_AIM * without,
             )
+
+        ratio = self.moved_mib / self.least_mib
+        yield Figure(
+            what="moved by a rebalance to an empty node",
+            value=f"{self.moved_mib:.1f} MiB",
+            peer=f"{self.least_mib:.1f} MiB at least, to come within {SPREAD_PERCENT} % of the mean",
+            ratio=f"{ratio:.2f}",
+            aim=f"at most {BYTES_AIM}",
+            holds=ratio <= BYTES_AIM,
+        )
 
     def _next_node(self) -> str:
         self._turn += 1
@@ -226,4 +273,5 @@ def run(smallest: bool) -> list[Table]:
             bench.prepare()
             bench.compare_rates(scratch)
             bench.compare_calls()
+            bench.compare_bytes()
             return [Table(title=f"Nodes drained in turn, {size.rounds} times", figures=list(bench.figures()))]

@@ -164,3 +164,40 @@ def test_a_source_that_drains_in_the_middle_is_emptied():
         assert (await ground.read()).total() == 60
 
     simulate(scenario, nodes=4)
+
+
+@pytest.mark.parametrize("seeds", [range(1, 4), pytest.param(range(4, 41), marks=pytest.mark.long)], ids=str)
+def test_whatever_happens_in_the_middle_every_bucket_is_whole_in_the_end(seeds: range):
+    async def scenario(ground: Ground) -> None:
+        await with_an_empty_node(ground)
+        rows, drained = 60, set[int]()
+        for _ in range(25):
+            number = ground.random.randrange(1, NEW + 1)
+            match ground.random.choice(("begin", "begin", "stop", "drain", "undrain", "kill", "lead", "write", "wait")):
+                case "begin":
+                    await rebalance(ground)
+                case "stop":
+                    await rebalance(ground, "STOP REBALANCE")
+                case "drain" if not drained:
+                    await alter(ground, number, "DRAIN")
+                    drained.add(number)
+                case "undrain" if drained:
+                    await alter(ground, drained.pop(), "UNDRAIN")
+                case "kill":
+                    node = ground.node(number)
+                    await node.kill()
+                    node.start(ground.group)
+                    await ground.wait_for(lambda node=node: node.guard() is not None)
+                case "lead":
+                    await ground.cluster.kill_coordinator()
+                    await ground.cluster.start_coordinator(ground.group)
+                case "write":
+                    await ground.write(10)
+                    rows += 10
+                case _:
+                    await ground.clock.sleep_until(ground.clock.now_ns() + ground.random.randrange(3 * SECOND_NS))
+        await ground.wait_for(lambda: is_whole(ground) and drained.isdisjoint(counts(ground)))
+        assert (await ground.read()).total() == rows
+
+    for seed in seeds:
+        simulate(scenario, seed=seed, nodes=4)
