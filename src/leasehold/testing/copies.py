@@ -32,9 +32,9 @@ KEPT_MAX: Final = 4
 class CopiedNode(SimulatedNode):
     """A process on a copy of a node's vault, on its own machine without segments."""
 
-    def __init__(self, cluster: "SimulatedCluster", name: str, original: SimulatedNode, disk: VaultDisk) -> None:
+    def __init__(self, cluster: "SimulatedCluster", name: str, calls_itself: str, disk: VaultDisk) -> None:
         super().__init__(cluster, name, 0)
-        self.calls_itself = original.calls_itself
+        self.calls_itself = calls_itself
         self.disk = disk
         self.refused: Definite | None = None
         if cluster.watch is not None:
@@ -59,6 +59,8 @@ class Backup(msgspec.Struct, frozen=True):
     """A copy of a node's vault."""
 
     original: SimulatedNode
+    calls_itself: str
+    """Its name then: another machine may have taken its place."""
     disk: VaultDisk
 
 
@@ -77,7 +79,7 @@ class NodeCopies:
         """Keeps a copy of the node's vault, in place of an older copy if there are many."""
         if len(self._backups) == KEPT_MAX:
             del self._backups[self._random.randrange(KEPT_MAX)]
-        self._backups.append(Backup(node, node.disk.copy()))
+        self._backups.append(Backup(node, node.calls_itself, node.disk.copy()))
 
     async def start_a_clone(self, node: SimulatedNode) -> str | None:
         """Starts a clone beside the original, if the original is sure to keep its lease; else None."""
@@ -86,7 +88,7 @@ class NodeCopies:
             return None
         if not self._cluster.network.is_clear(node.name, leading.name):
             return None
-        return await self._start(node, node.disk.copy(), "clone")
+        return await self._start(node, node.calls_itself, node.disk.copy(), "clone")
 
     async def start_a_stale_copy(self) -> str | None:
         """Starts a copy of a node that was removed or has newer incarnations; None if there is none."""
@@ -94,7 +96,7 @@ class NodeCopies:
         if not stale or self._cluster.leading is None:
             return None
         chosen = self._random.choice(stale)
-        return await self._start(chosen.original, chosen.disk.copy(), "stale copy")
+        return await self._start(chosen.original, chosen.calls_itself, chosen.disk.copy(), "stale copy")
 
     def _is_stale(self, disk: VaultDisk) -> bool:
         identity = _identity(disk)
@@ -114,9 +116,9 @@ class NodeCopies:
         record = None if identity is None else self._oracle.history.records.get(keys.node(identity.node))
         return record if isinstance(record, NodeRecord) else None
 
-    async def _start(self, original: SimulatedNode, disk: VaultDisk, what: str) -> str:
+    async def _start(self, original: SimulatedNode, calls_itself: str, disk: VaultDisk, what: str) -> str:
         self._made += 1
-        copy = CopiedNode(self._cluster, f"{original.name}-copy-{self._made}", original, disk)
+        copy = CopiedNode(self._cluster, f"{original.name}-copy-{self._made}", calls_itself, disk)
         copy.start(self._group)
         assert copy.task is not None
         await asyncio.wait([copy.task], timeout=PATIENCE_S)

@@ -39,7 +39,8 @@ class SegmentDisk:
     """The disk, which outlives the process. Each move of a name takes `latency_ns`, half before and half after it.
 
     If it is `full`, nothing more can be written; if it is `failing`, no bytes can be written or read. `on_removed` gets
-    each whole finished file that a process moves to the trash, but no damaged file and no file that a crash removes.
+    each whole finished file that a process moves to the trash, but no damaged file, none while the disk fails, and none
+    that a crash removes.
     """
 
     def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
@@ -157,7 +158,7 @@ class SegmentDisk:
         self._trash.update((one, self._files[one].size_bytes) for one in gone)
         self._move(dict.fromkeys(gone))
         for one in gone:
-            if one not in self._damaged:
+            if one not in self._damaged and not self.failing:
                 self.on_removed(one.table, one.bucket, one.segment)
         self._damaged.difference_update(gone)
         return True

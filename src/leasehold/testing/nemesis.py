@@ -11,7 +11,8 @@
 | the store  | slow, full, out of reach for one coordinator, requests lost, late or doubled; its history is compacted |
 | a replica  | is lost, or set back                                                                                   |
 | a copy     | of a node's directory is started beside it, or after it has moved on                                  |
-| a disk     | loses all segments or spoils one; or a node is removed, and an empty machine takes its name            |
+| a disk     | loses all segments, spoils one, or fails; or a node is removed, and an empty machine takes its name    |
+| for good   | one machine is lost, or two at once; empty ones come under other names                                 |
 
 Each fault lies within what the design promises to withstand: no clock drifts beyond the bound, and a coordinator's
 clock never jumps, since nothing could be concluded from it then.
@@ -93,6 +94,8 @@ class Nemesis:
             (0.3, "segments lost", self._wipe),
             (1.5, "file damaged", self._damage),
             (0.5, "node removed", self._remove),
+            (0.8, "machines lost for good", self._lose),
+            (0.5, "disk failing", partial(self.replacing.fail_a_disk, random)),
             (1.5, "all healed", partial(self.heal, but_for_the_away=True)),
         ]
         at_node = self._strike_a_node
@@ -147,6 +150,10 @@ class Nemesis:
                 await self._start_coordinator(coordinator)
             self._store.slow_down(coordinator)
         for node in self._cluster.nodes:
+            if node.data.disk.failing:
+                if node.task is not None:
+                    await self._end(node)
+                node.data.disk.failing = False
             if node.task is None and not (but_for_the_away and self._is_away(node)):
                 node.start(self._group)
         self._oracle.note("healed")
@@ -259,6 +266,18 @@ class Nemesis:
         what = await self.replacing.remove(node)
         node.start(self._group)
         return what
+
+    async def _lose(self) -> str | None:
+        """Machines burn, whatever is under way; nobody removes their ids."""
+        nodes = self.replacing.victims(self._random)
+        for node in nodes:
+            await self._end(node, silent=True)
+            self.replacing.lose(node)
+        await asyncio.sleep(self._random.choice(PAUSES_S) if nodes else 0)
+        for node in nodes:
+            node.start(self._group)
+        names = " and ".join(node.name for node in nodes)
+        return f"{names} were lost for good, and empty machines come" if nodes else None
 
     async def _start_a_clone(self) -> str | None:
         return await self._copies.start_a_clone(self._random.choice(self._cluster.nodes))

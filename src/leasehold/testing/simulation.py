@@ -64,6 +64,8 @@ SECONDS: Final = 80
 """How long faults go on in one run, in simulated time."""
 CLIENTS: Final = 3
 SETUP_S: Final = 60.0
+REPLACED_SOON: Final = "5s"
+"""So that what a machine took with it is copied before the end of a run."""
 ADMINISTRATOR: Final = "root"
 READER, WRITER = USERS
 VIEWER: Final = "u3"
@@ -327,6 +329,9 @@ class Simulation:
     async def _end_well(self) -> None:
         """Checks liveness, and what can be checked only at the end."""
         cluster = self.cluster
+        assert self._nemesis is not None
+        if self._nemesis.replacing.has_lost:
+            await self._client().ask(f"ALTER CLUSTER SET replace_after = '{REPLACED_SOON}'", patience_s=SETUP_S)
         await healed(self._oracle, not_serving=lambda: [node.name for node in cluster.nodes if node.guard() is None])
         await settled(self._oracle)
         await check_outcomes(cluster, self.asked, self._on_end, self._login)
