@@ -89,7 +89,7 @@ class Preparing:
                 serving = tuple(node for node in self._serving() if node not in failing)
                 return msgspec.structs.replace(context, serving=serving, leaving=self._leaving())
             case AlterNode():
-                return msgspec.structs.replace(context, leaving=self._leaving())
+                return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
             case AlterProperties():
                 return msgspec.structs.replace(context, wall_us=self._wall_us(), leaving=self._leaving())
             case _:

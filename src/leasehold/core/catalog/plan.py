@@ -32,7 +32,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     login: bytes | None = None
     """The hash of the login that asked. The plan looks the user up: a login may end while a statement waits."""
     serving: tuple[NodeId, ...] = ()
-    """The nodes that hold a lease, to place new tables."""
+    """The nodes that hold a lease: new tables are placed there; a drain names those others that it counts on."""
     leaving: frozenset[NodeId] = frozenset()
     """Those that are about to be removed: new tables are placed on others."""
     alone: Mapping[ObjectId, int] | None = None

@@ -14,38 +14,44 @@ becomes of its process, until a statement takes it away or the node is removed. 
 from collections.abc import Collection, Mapping
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.membership.removal import count_of_tables, names_of_tables
-from leasehold.core.replicas.replication import staying
-from leasehold.core.words.records import NodeRecord, UseState
+from leasehold.core.membership.removal import count_of_nodes, count_of_tables, names_of_tables, which_need_more
+from leasehold.core.replicas.replication import is_short, staying
+from leasehold.core.words.records import NodeRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import NodeId, ObjectId
 
 
 def check_drain(
-    node: NodeRecord, catalog: Catalog, *, leaving: Collection[NodeId], alone: Mapping[ObjectId, int] | None
-) -> None:
+    node: NodeRecord,
+    catalog: Catalog,
+    *,
+    leaving: Collection[NodeId],
+    serving: Collection[NodeId],
+    alone: Mapping[ObjectId, int] | None,
+) -> str:
     """Raises `Refused` if the node can't be emptied. `alone` has the segments by table that only this node holds, where
-    it is away."""
+    it is away. Nodes that are not `serving` count too, since they may come back; says which they are."""
     if node.removed:
         raise Refused(
             f"{node.name} (id {node.id}) was removed from the cluster",
             code=ErrorCode.REMOVED,
             hint="`leasehold status` lists the nodes; a removed one has no buckets any more",
         )
-    left = sum(one != node.id for one in staying(catalog, leaving))
-    if not left:
+    others = [one for one in staying(catalog, leaving) if one != node.id]
+    down = [catalog.nodes[one].name for one in others if one not in serving]
+    are_down = f"{', '.join(down)} {'is' if len(down) == 1 else 'are'} down" if down else ""
+    if not others:
         raise Refused(
             f"no node is left that could take the buckets of {node.name}",
             code=ErrorCode.LAST_NODE,
             hint="start another node first; ALTER NODE .. UNDRAIN lets a drained node have buckets again",
         )
-    tables = (one for one in catalog.tables.values() if one.state is UseState.IN_USE)
-    short = sorted(one.id for one in tables if one.replication > left)
+    short = sorted(one for one in catalog.tables if is_short(one, len(others), catalog))
     if short:
         raise Refused(
-            f"{left} nodes would be left for buckets, and {count_of_tables(short)} need more replicas:"
-            f" {names_of_tables(short, catalog)}",
+            f"{count_of_nodes(len(others))} would be left for buckets{f' ({are_down})' if down else ''},"
+            f" and {which_need_more(short, catalog)}",
             code=ErrorCode.TOO_FEW_NODES,
             hint="start another node first, or lower the 'replication' of these tables",
         )
@@ -57,3 +63,4 @@ def check_drain(
             code=ErrorCode.ONLY_HOLDER,
             hint="start it and drain it then: without it these rows can't be read or copied",
         )
+    return f"of the nodes that take its buckets {are_down}: the drain may have to wait" if down else ""

@@ -66,10 +66,8 @@ def check_enough_left(found: Census, catalog: Catalog) -> None:
     if found.left == 0:
         raise Refused(f"{node.name} is the last node of the cluster", code=ErrorCode.LAST_NODE, hint=hint)
     if found.short:
-        short = sorted(found.short)
-        names = names_of_tables(short, catalog)
         raise Refused(
-            f"{found.left} nodes would remain, and {count_of_tables(short)} need more replicas: {names}",
+            f"{count_of_nodes(found.left)} would remain, and {which_need_more(sorted(found.short), catalog)}",
             code=ErrorCode.TOO_FEW_NODES,
             hint=hint,
         )
@@ -100,6 +98,17 @@ def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
 def count_of_tables(tables: Collection[ObjectId]) -> str:
     """As `1 table`."""
     return f"{len(tables)} table{'' if len(tables) == 1 else 's'}"
+
+
+def count_of_nodes(nodes: int) -> str:
+    """As `1 node`."""
+    return f"{nodes} node{'' if nodes == 1 else 's'}"
+
+
+def which_need_more(short: Collection[ObjectId], catalog: Catalog) -> str:
+    """Of tables that want more replicas than nodes are left: as `1 table needs more replicas: d.t`."""
+    needs = "needs" if len(short) == 1 else "need"
+    return f"{count_of_tables(short)} {needs} more replicas: {names_of_tables(short, catalog)}"
 
 
 def names_of_tables(tables: Collection[ObjectId], catalog: Catalog) -> str:

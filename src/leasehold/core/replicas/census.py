@@ -12,9 +12,9 @@ import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog, SegmentMap
 from leasehold.core.catalog.shelf import segment_of
-from leasehold.core.replicas.replication import has_other_holder, lies_on, staying
+from leasehold.core.replicas.replication import has_other_holder, is_short, lies_on, staying
 from leasehold.core.words import keys
-from leasehold.core.words.records import SegmentRecord, UseState
+from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import NodeId, ObjectId, SegmentId
 
 COUNTED = (keys.TABLES, keys.BUCKETS, keys.SEGMENTS)
@@ -81,7 +81,7 @@ def census(node: NodeId, catalog: Catalog) -> Census:
     counted = ((key, _count_alone(node, segments, catalog)) for key, segments in buckets.items())
     alone = {key: count for key, count in counted if count}
     left = _left(node, catalog)
-    short = frozenset(table for table in catalog.tables if _is_short(table, left, catalog))
+    short = frozenset(table for table in catalog.tables if is_short(table, left, catalog))
     return Census(node=node, buckets=buckets, alone=alone, left=left, short=short)
 
 
@@ -91,7 +91,7 @@ def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census
     buckets, alone = dict(old.buckets), dict(old.alone)
     left = _left(old.node, catalog)
     assert left >= old.left, "once a node was removed or drains there is a census anew"
-    short = {table for table in old.short if _is_short(table, left, catalog)}
+    short = {table for table in old.short if is_short(table, left, catalog)}
     for key in sorted(touched):  # so a bucket comes before its segments
         if key.startswith(keys.BUCKETS):
             bucket = keys.bucket_of(key)
@@ -110,7 +110,7 @@ def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census
                 before, after = _entry(old.buckets[bucket], name), _entry(buckets[bucket], name)
                 changed = _is_alone(old.node, after, catalog) - _is_alone(old.node, before, catalog)
                 alone[bucket] = alone.get(bucket, 0) + changed
-        elif _is_short(keys.table_of(key), left, catalog):
+        elif is_short(keys.table_of(key), left, catalog):
             short.add(keys.table_of(key))
     alone = {key: count for key, count in alone.items() if count}
     return msgspec.structs.replace(old, buckets=buckets, alone=alone, left=left, short=frozenset(short))
@@ -130,8 +130,3 @@ def _is_alone(node: NodeId, segment: SegmentRecord | None, catalog: Catalog) -> 
 
 def _left(node: NodeId, catalog: Catalog) -> int:
     return sum(one != node for one in staying(catalog, ()))
-
-
-def _is_short(table: ObjectId, left: int, catalog: Catalog) -> bool:
-    record = catalog.tables.get(table)
-    return record is not None and record.state is UseState.IN_USE and record.replication > left

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.words.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord
+from leasehold.core.words.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord, UseState
 from leasehold.core.words.statements import TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
@@ -69,6 +69,12 @@ def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
     """The nodes that new tables may be placed on, running or not."""
     joined = (one for one in catalog.nodes.values() if not one.removed and one.incarnation > 0)
     return [one.id for one in joined if not one.draining and one.id not in leaving]
+
+
+def is_short(table: ObjectId, nodes: int, catalog: Catalog) -> bool:
+    """Whether a table in use wants more replicas than there are nodes for buckets."""
+    record = catalog.tables.get(table)
+    return record is not None and record.state is UseState.IN_USE and record.replication > nodes
 
 
 def racks_of(catalog: Catalog) -> dict[NodeId, str]:

@@ -21,8 +21,8 @@ def base(replication=2, **nodes):
     return made
 
 
-def asked(made, name="n3", *, drains=True, **context):
-    return plan(AlterNode(node=name, drains=drains), made.catalog, Context(**context))
+def asked(made, name="n3", *, drains=True, serving=(1, 2, 3, 4), **context):
+    return plan(AlterNode(node=name, drains=drains), made.catalog, Context(serving=serving, **context))
 
 
 def refused(made, name="n3", **context):
@@ -66,11 +66,22 @@ def test_no_node_is_drained_whose_tables_could_not_keep_their_replication():
     error = refused(base(3))
     assert (error.code, error.text) == (
         "TOO_FEW_NODES",
-        "2 nodes would be left for buckets, and 1 table need more replicas: db.t",
+        "2 nodes would be left for buckets, and 1 table needs more replicas: db.t",
     )
+    error = refused(base(3, n1={"draining": True}), serving=(1, 3))
+    assert error.text == "1 node would be left for buckets (n2 is down), and 1 table needs more replicas: db.t"
     assert refused(base(2, n1={"draining": True})).code == "TOO_FEW_NODES"
     assert refused(base(2), leaving=frozenset({1})).code == "TOO_FEW_NODES"
     assert asked(base(3), drains=False) is None
+
+
+def test_a_drain_says_which_nodes_that_it_counts_on_are_down():
+    planned = asked(base(1), serving=(3,))
+    assert planned is not None
+    assert planned.notes[1] == "of the nodes that take its buckets n1, n2 are down: the drain may have to wait"
+    planned = asked(base(1))
+    assert planned is not None
+    assert len(planned.notes) == 1
 
 
 def test_a_node_that_is_away_is_drained_unless_it_alone_holds_rows():

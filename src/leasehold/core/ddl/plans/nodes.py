@@ -13,12 +13,14 @@ from leasehold.core.words.statements import AlterNode
 def alter_node(statement: AlterNode, catalog: Catalog, context: Context) -> Plan | None:
     """Its buckets move behind the statement (`core.replicas.placement`)."""
     node = find_node(statement.node, None, catalog)
+    down = ""
     if statement.drains:
-        check_drain(node, catalog, leaving=context.leaving, alone=context.alone)
+        down = check_drain(node, catalog, leaving=context.leaving, serving=context.serving, alone=context.alone)
     if node.draining == statement.drains:
         return None
     notes: tuple[str, ...] = ()
     if statement.drains:
         notes = (f"its buckets move from now on; `leasehold node drain {node.name} --wait` waits for that",)
+        notes += (down,) if down else ()
     changed = msgspec.structs.replace(node, draining=statement.drains)
     return Plan(changes=(put(keys.node(node.id), changed),), counters=counters(catalog), notes=notes)
