@@ -371,16 +371,18 @@ class Leader:
                 log.warning("housekeeping failed, retrying: %s", error)
 
     async def _keep_replicas(self) -> None:
-        """Each HOUSEKEEPING_INTERVAL_NS, and REPAIR_GATHER_NS after that is wanted."""
+        """Each HOUSEKEEPING_INTERVAL_NS; at once if that is wanted and the last time is REPAIR_GATHER_NS ago."""
+        kept_ns = self._clock.now_ns()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HOUSEKEEPING_INTERVAL_NS / SECOND_NS):
                     await self._repair.wanted.wait()
-                    await self._clock.sleep_until(self._clock.now_ns() + REPAIR_GATHER_NS)
+                    await self._clock.sleep_until(kept_ns + REPAIR_GATHER_NS)
             try:
                 await self._repair.keep()
             except Definite as error:
                 log.warning("repair failed, retrying: %s", error)
+            kept_ns = self._clock.now_ns()
 
     async def _look_at_the_store(self) -> bool:
         """Whether the meta storage answers; raises its error if it never will again."""

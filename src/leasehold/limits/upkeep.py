@@ -28,7 +28,7 @@ REWRITE_WAIT_NS: Final = 60 * SECOND_NS
 HOUSEKEEPING_INTERVAL_NS: Final = 5 * SECOND_NS
 """How often a leader looks for expired write transactions, for nodes that are away, and the like."""
 REPAIR_GATHER_NS: Final = 250 * MILLISECOND_NS
-"""How long a repair that a person waits for gathers what else is due; it may come this often."""
+"""So long after a repair the next one that a person waits for begins; what is due meanwhile is gathered."""
 LEFTOVERS_AT_ONCE: Final = 1_024
 """Records that one transaction removes behind a DROP, a DROP USER or a rewrite."""
 FOUND_INLINE_MAX: Final = 2_000

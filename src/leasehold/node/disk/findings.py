@@ -6,10 +6,12 @@ catalog shows it.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.limits.replication import REPORT_GATHER_NS, REPORT_REPEAT_NS, SEGMENTS_PER_REPORT_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent.outbox import Reporter
 from leasehold.node.agent.turns import Slices
 from leasehold.node.disk.rests import Rests
@@ -37,6 +39,7 @@ class Findings:
         self._told_missing = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
         self._held: Gathered = {}
         self._found = asyncio.Event()
+        self._hastened = asyncio.Event()
         self._turns = Slices()
 
     def held(self, record: SegmentRecord) -> None:
@@ -44,12 +47,19 @@ class Findings:
         self.told.begin(record.id)
         self._held.setdefault((record.table, record.bucket), {})[record.id] = None
         self._found.set()
+        self._hastened.clear()
+
+    def hasten(self) -> None:
+        """No more is found soon: what was found is reported now."""
+        self._hastened.set()
 
     async def run(self) -> None:
-        """Reports held segments until cancelled, REPORT_GATHER_NS after the first one is found."""
+        """Reports held segments until cancelled, at most REPORT_GATHER_NS after the first one is found."""
         while True:
             await self._found.wait()
-            await self._clock.sleep_until(self._clock.now_ns() + REPORT_GATHER_NS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_GATHER_NS / SECOND_NS):
+                    await self._hastened.wait()
             self._found.clear()
             held, self._held = self._held, {}
             for (table, bucket), segments in _parts(held, self._report_segments_max):

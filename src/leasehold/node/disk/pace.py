@@ -32,18 +32,20 @@ class Pace:
 
 
 class CopyPace:
-    """A rate of bytes on average, which may change at any time. A copy that was made delays the next one."""
+    """A rate of bytes on average, which may change at any time. A copy that begins delays the next one, so copies that
+    are made at the same time share the rate."""
 
     def __init__(self, now_ns: int) -> None:
         self._then_ns = now_ns
-        self._owed_bytes = 0
+        self._owed = 0
+        """In billionths of a byte: what a nanosecond pays for is no whole number of bytes."""
 
     def wait_ns(self, now_ns: int, bytes_per_second: int) -> int:
         """How long from now on no copy may begin."""
-        paid = (now_ns - self._then_ns) * bytes_per_second // SECOND_NS
-        self._owed_bytes = max(0, self._owed_bytes - paid)
+        self._owed = max(0, self._owed - (now_ns - self._then_ns) * bytes_per_second)
         self._then_ns = now_ns
-        return self._owed_bytes * SECOND_NS // bytes_per_second
+        return -(-self._owed // bytes_per_second)
 
     def spend(self, size_bytes: int) -> None:
-        self._owed_bytes += size_bytes
+        """A copy begins."""
+        self._owed += size_bytes * SECOND_NS

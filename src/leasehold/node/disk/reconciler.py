@@ -21,11 +21,13 @@ that are missing are reported before that (I7), so the first comparison waits fo
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.data.fetches import check_record
 from leasehold.core.recovery.events import DiskComparison
 from leasehold.core.replicas.reconcile import Listing, OnDisk, Verified, to_clean
 from leasehold.core.replicas.replication import is_present
@@ -37,6 +39,7 @@ from leasehold.limits.recovery import COMPARISON_POLL_NS
 from leasehold.limits.replication import (
     FETCH_REST_MIN_NS,
     FETCH_ROUND_SEGMENTS_MAX,
+    FETCHES_AT_ONCE,
     MISSING_ROUND_SEGMENTS_MAX,
     RECONCILE_INTERVAL_NS,
     RECONCILE_REST_MAX_NS,
@@ -132,6 +135,8 @@ class Reconciler:
         self._turns = Slices()
         self._pace = Pace(clock.now_ns())
         self._copy_pace = CopyPace(clock.now_ns())
+        self._giving = Counter[NodeId | None]()
+        """How many segments are being fetched from each node."""
         self._compared = False
         """Whether this process has compared the disk for a recovery: before that, the catalog may be too old."""
         self._verified: dict[BucketKey, set[SegmentId]] = {}
@@ -256,19 +261,38 @@ class Reconciler:
             await self._planned.wait()
             self._planned.clear()
             plans = list(self._comparing.open.values())
-            for record in await self._wanted(one for plan in plans for one in (*plan.report, *plan.doubted)):
-                await self._attempt(record, self._disk.verify)
-            for record in await self._wanted(one for plan in plans for one in plan.fetch if self._places(one.holders)):
-                if FETCHING not in self._failed:
-                    await self._in_pace()
-                    await self._attempt(record, self._fetch)
+            to_read = await self._wanted(one for plan in plans for one in (*plan.report, *plan.doubted))
+            read = [await self._attempt(one, self._disk.verify) for one in to_read]
+            to_copy = await self._wanted(one for plan in plans for one in plan.fetch if self._places(one.holders))
+            copied = await self._copy(to_copy)
+            may_be_more = FETCH_ROUND_SEGMENTS_MAX in {len(to_read), len(to_copy)}
+            if may_be_more and (any(read) or copied):
+                self._planned.set()
+            else:
+                self._findings.hasten()
 
-    async def _in_pace(self) -> None:
-        """Waits until the next copy may begin; looks again at the rate now and then."""
+    async def _copy(self, records: Sequence[SegmentRecord]) -> int:
+        """Fetches FETCHES_AT_ONCE segments at the same time; returns how many are here then."""
+        waiting, copied = iter(records), 0
+
+        async def take_turns() -> None:
+            nonlocal copied
+            for record in waiting:
+                if FETCHING not in self._failed and await self._attempt(record, self._fetch):
+                    copied += 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(FETCHES_AT_ONCE, len(records))):
+                group.create_task(take_turns())
+        return copied
+
+    async def _in_pace(self, size_bytes: int) -> None:
+        """Waits until a copy of this size may begin; looks again at the rate now and then."""
         while True:
             settings, now_ns = self._agent.durable.settings, self._clock.now_ns()
             wait_ns = self._copy_pace.wait_ns(now_ns, REPAIR_RATE if settings is None else settings.repair_rate)
             if not wait_ns:
+                self._copy_pace.spend(size_bytes)
                 return
             await self._clock.sleep_until(now_ns + min(wait_ns, RECONCILE_INTERVAL_NS))
 
@@ -283,28 +307,30 @@ class Reconciler:
                     break
         return wanted
 
-    async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> None:
-        """One step for one segment, as the catalog has it by now; a segment that is here then is reported."""
+    async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> bool:
+        """One step for one segment, as the catalog has it by now; a segment that is here then is reported. Whether it
+        is."""
         entry = await self._entry(record)
         if entry is None:
-            return
+            return False
         try:
             here = await step(entry)
             if here and await self._entry(entry) is None:
                 await self._came_too_late(entry)
-                return
+                return False
         except LeaseholdError as error:
             self._leave(entry.id, f"segment {entry.id} of table {entry.table}", error)
             note(error, self._published)
-            if error.code in {ErrorCode.DISK_FULL, ErrorCode.DISK_ERROR}:
+            if error.code in {ErrorCode.DISK_FULL, ErrorCode.DISK_ERROR} and FETCHING not in self._failed:
                 self._failed.begin(FETCHING)
-            return
+            return False
         if here:
             self._failed.forget(entry.id)
             self._failed.forget(FETCHING)
             if self._agent.must_verify:
                 self._verified.setdefault((entry.table, entry.bucket), set()).add(entry.id)
             self._findings.held(entry)
+        return here
 
     async def _came_too_late(self, record: SegmentRecord) -> None:
         """Deletes a segment whose table was dropped while it was fetched: that table is not cleaned a second time."""
@@ -324,10 +350,11 @@ class Reconciler:
         return stored.segment
 
     def _places(self, holders: Iterable[NodeId]) -> list[tuple[NodeId, str]]:
+        """Where a segment can be fetched: first the node that gives the fewest to this one now."""
         nodes = self._agent.durable.nodes
         return [
             (node, nodes[node].address)
-            for node in holders
+            for node in sorted(holders, key=lambda one: self._giving[one])
             if node != self._published.node and is_present(node, self._agent.durable) and node not in self._peers
         ]
 
@@ -342,10 +369,20 @@ class Reconciler:
                 self._peers.forget(node)
             else:
                 errors[node] = error
-                if isinstance(error, Unreachable) or error.code in AWAY:
+                if (isinstance(error, Unreachable) or error.code in AWAY) and node not in self._peers:
                     self._peers.begin(node)
 
-        here = await self._disk.fetch(record, self._places(record.holders), self._published.cluster_id, on_asked)
+        if not self._places(record.holders):
+            return False
+        check_record(record)  # a size that none can have would hold up the others
+        await self._in_pace(record.size_bytes)
+        places = self._places(record.holders)
+        first = places[0][0] if places else None
+        self._giving[first] += 1
+        try:
+            here = await self._disk.fetch(record, places, self._published.cluster_id, on_asked)
+        finally:
+            self._giving[first] -= 1
         if errors and not here:
             said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
             raise Refused(
@@ -353,7 +390,6 @@ class Reconciler:
             )
         if here and asked:
             self._agent.counted(fetched=1)
-            self._copy_pace.spend(record.size_bytes)
         return here
 
     def _leave(self, key: Hashable, what: str, error: LeaseholdError) -> None:

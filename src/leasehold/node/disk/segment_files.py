@@ -19,7 +19,7 @@ from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.errors import Corrupt, NotFound
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
-from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.limits.replication import FETCH_CHUNK_BYTES
 from leasehold.node.agent.published import Published
 from leasehold.node.agent.suspects import Suspects
 from leasehold.node.disk.masks import shown
@@ -64,7 +64,7 @@ class LocalFiles:
         path = self._files.path(one.table, one.bucket, one.segment)
         try:
             with path.open("rb", buffering=0) as file:
-                while chunk := file.read(FORWARD_CHUNK_BYTES):
+                while chunk := file.read(FETCH_CHUNK_BYTES):
                     yield chunk
         except OSError as error:
             raise Corrupt(f"{path} can't be read: {error.strerror}", hint="check the disk") from error

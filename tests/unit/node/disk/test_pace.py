@@ -63,3 +63,11 @@ def test_the_time_that_a_copy_takes_counts_and_a_pause_saves_up_nothing() -> Non
     pace.spend(100)
     assert pace.wait_ns(3604 * SECOND_NS, 10) == 6 * SECOND_NS
     assert pace.wait_ns(3604 * SECOND_NS, 60) == SECOND_NS, "another rate counts from then on"
+
+
+def test_who_asks_often_waits_no_longer() -> None:
+    """At this rate a byte takes no whole number of nanoseconds."""
+    pace, rate = CopyPace(0), 64 * 1024 * 1024
+    pace.spend(1)
+    first_ns = pace.wait_ns(0, rate)
+    assert [pace.wait_ns(now_ns, rate) for now_ns in range(first_ns + 1)] == [*range(first_ns, -1, -1)]

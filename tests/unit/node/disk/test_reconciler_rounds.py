@@ -29,12 +29,16 @@ from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 from tests.unit.core.catalog_words import Ground as Words
-from tests.unit.core.replicas.test_replication import segment
+from tests.unit.core.replicas.test_replication import segment as hashless_segment
 
 T = TypeVar("T")
-ME, OTHER, TABLE = NodeId(1), NodeId(3), ObjectId(2)
+ME, OTHER, THIRD, TABLE = NodeId(1), NodeId(3), NodeId(4), ObjectId(2)
 BUCKETS = 8
 SMALL_STEPS = ReconcileLimits(slice_buckets=2)
+
+
+def segment(number: int, *holders: NodeId, bucket: int = 0) -> SegmentRecord:
+    return msgspec.structs.replace(hashless_segment(number, *holders, bucket=bucket), sha256=bytes(32))
 
 
 class Steps(NoThreads):
@@ -118,7 +122,7 @@ class Ground:
     """A node with a segment in each bucket."""
 
     def __init__(self) -> None:
-        words = Words(nodes=(ME, OTHER))
+        words = Words(nodes=(ME, OTHER, THIRD))
         for number in range(BUCKETS):
             replicas = (ME, OTHER)
             words.put(
