@@ -39,7 +39,7 @@ def check_drain(
             hint="`leasehold status` lists the nodes; a removed one has no buckets any more",
         )
     others = [one for one in staying(catalog, leaving) if one != node.id]
-    down = [catalog.nodes[one].name for one in others if one not in serving]
+    down = [catalog.nodes[one].name for one in sorted(others) if one not in serving]
     are_down = f"{', '.join(down)} {'is' if len(down) == 1 else 'are'} down" if down else ""
     if not others:
         raise Refused(
