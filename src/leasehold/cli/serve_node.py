@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from typing import Any
+from importlib.abc import MetaPathFinder
 
 import msgspec
 
@@ -56,16 +56,18 @@ def run_node(config: NodeConfig) -> None:
     others = {META_FILE_NAME: "a coordinator", CLUSTER_FILE: "a whole cluster"}
     check_not_of_another(config.directory, FILE_NAME, others)
     make_directory(config.directory)
-    _forgo_pandas()
+    sys.meta_path.insert(0, _NoPandas())
     channel = SupervisorChannel.of_this_process()
     run(_node(config, key, channel), channel)
 
 
-def _forgo_pandas() -> None:
+class _NoPandas(MetaPathFinder):
     """Makes pandas look as if it were not installed. A node has no use for it, but pyarrow imports it, if it can, at
     the first array that it makes: 1.4 s of a processor, while the first rows wait."""
-    modules: dict[str, Any] = sys.modules
-    modules.setdefault("pandas", None)
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
+        if fullname == "pandas":
+            raise ModuleNotFoundError("a node does without pandas", name=fullname)
 
 
 def _no_coordinator(config: NodeConfig) -> BadSettings:
