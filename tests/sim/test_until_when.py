@@ -27,10 +27,10 @@ def test_the_leader_says_of_the_nodes_of_a_table_which_are_out_and_when_others_t
         await asyncio.sleep(SILENT_SHOWN_NS / SECOND_NS)
         now = await absences(ground)
         assert {one.node for one in now} == set(pair)
-        assert all(0 < one.lease_left_ns < 3 * SECOND_NS and one.away_ns == 0 for one in now)
+        assert all(0 < one.lease_remaining_ns < 3 * SECOND_NS and one.away_ns == 0 for one in now)
         await asyncio.sleep(60)
         for one in await absences(ground):
-            assert one.lease_left_ns == 0
+            assert one.lease_remaining_ns == 0
             assert 55 * SECOND_NS < one.away_ns < 62 * SECOND_NS
             assert one.replaced_in_ns is not None
             assert 8 * MINUTE_NS < one.replaced_in_ns < 10 * MINUTE_NS

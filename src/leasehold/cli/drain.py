@@ -5,6 +5,7 @@ from typing import Any
 
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
+from leasehold.cli.repairs import ask_repairs, copies_left
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.questions.nodes import DRAINED
 from leasehold.core.words.durations import render_duration
@@ -55,7 +56,8 @@ def _wait(directory: Path, cluster: Coordinators, name: str, wait_ns: int) -> di
                     hint=f"wait longer: `leasehold node drain {name} --wait --dir {typed(directory)} --timeout 1h`;"
                     " `leasehold status` shows which nodes are away, and open writes may delay it for ten minutes",
                 )
-            line.show(f"{node['name']}: {node['drain']}", None)
+            left = copies_left(ask_repairs(cluster))
+            line.show(f"{node['name']}: {node['drain']}" + (f", {left}" if left else ""), None)
             sleep_ns(NODE_WAIT_POLL_NS)
 
 

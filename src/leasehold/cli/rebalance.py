@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json, show_table
+from leasehold.cli.repairs import ask_repairs, copies_left
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.questions.rebalance import COLUMNS
 from leasehold.core.words.durations import render_duration
@@ -75,7 +76,8 @@ def _wait(directory: Path, cluster: Coordinators, wait_ns: int) -> None:
                     hint=f"wait longer: `leasehold rebalance --wait --dir {typed(directory)} --timeout 4h`;"
                     " `leasehold status` shows which nodes are away",
                 )
-            line.show(f"{left} left", None)
+            copies = copies_left(ask_repairs(cluster))
+            line.show(f"{left} left" + (f", {copies}" if copies else ""), None)
             sleep_ns(NODE_WAIT_POLL_NS)
 
 

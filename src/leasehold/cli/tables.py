@@ -6,6 +6,7 @@ from typing import Any, Final
 from leasehold.cli.copies import segments
 from leasehold.cli.login import connected
 from leasehold.cli.output import Output, say, show_json, show_table
+from leasehold.cli.repairs import Repairs, ask_repairs, copies_left
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.words.messages import Rows
 from leasehold.limits.clients import STATUS_TABLES_SHOWN
@@ -16,23 +17,25 @@ _COLUMNS: Final = ("table", "rows", "MiB", "replicas", "in sync", "to copy", "Mi
 def show_copies(directory: Path, user: str | None, output: Output) -> None:
     """Asks the leader. As a table, at most STATUS_TABLES_SHOWN tables are shown, those at risk first; as JSON all."""
     with connected(Coordinators, directory, user, timeout=None) as cluster:
-        answer = cluster.sql("SHOW TABLES")
+        answer, repairs = cluster.sql("SHOW TABLES"), ask_repairs(cluster)
     assert isinstance(answer, Rows), "SHOW answers rows"
-    show_tables(answer, output)
+    show_tables(answer, repairs, output)
 
 
-def show_tables(answer: Rows, output: Output) -> None:
+def show_tables(answer: Rows, repairs: Repairs, output: Output) -> None:
     tables: list[dict[str, Any]] = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     tables.sort(key=lambda one: (_risk(one), one["bytes_short"], one["bytes"]), reverse=True)
     risks = [risk for one in tables for risk in _risks(one)]
     if output is Output.JSON:
-        show_json({"revision": answer.revision, "tables": tables, "at_risk": risks})
+        show_json({"revision": answer.revision, "tables": tables, "at_risk": risks, "repairs": repairs})
         return
     shown = tables[:STATUS_TABLES_SHOWN]
     show_table(_COLUMNS, [_row(one) for one in shown])
     if len(tables) > len(shown):
         short = sum(one["segments_short"] for one in tables[len(shown) :])
         say(f"and {len(tables) - len(shown)} more tables, with {segments(short)} to copy; `-o json` shows all")
+    if left := copies_left(repairs):
+        say(f"under way: {left}")
     for risk in risks[:STATUS_TABLES_SHOWN]:
         say(f"at risk: {risk}")
     if len(risks) > STATUS_TABLES_SHOWN:

@@ -154,6 +154,7 @@ class Leader:
             coordinators=self._roster.rows,
             store_warnings=lambda: storage.warnings,
             replaced_in_ns=self._repair.replaced_in_ns,
+            copy_rates=self._repair.copied.rates,
             began_ns=clock.now_ns(),
         )
         self._reports.on_lacked = self._repair.copies.lacks

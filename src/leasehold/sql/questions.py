@@ -16,6 +16,7 @@ from leasehold.core.words.statements import (
     ShowProcedures,
     ShowProperties,
     ShowRebalance,
+    ShowRepairs,
     ShowTables,
     ShowViews,
 )
@@ -32,6 +33,7 @@ _SHOWN = (
     "COORDINATORS",
     "CLUSTER",
     "REBALANCE",
+    "REPAIRS",
     "PROCEDURES",
     "HISTORY",
     "USERS",
@@ -40,7 +42,7 @@ _SHOWN = (
 )
 
 
-def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
+def show(cursor: Cursor) -> Question:  # noqa: C901, PLR0911 - one for each form
     match cursor.choose(*_SHOWN):
         case "DATABASES":
             return ShowDatabases()
@@ -61,6 +63,8 @@ def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
             return ShowCluster()
         case "REBALANCE":
             return ShowRebalance()
+        case "REPAIRS":
+            return ShowRepairs()
         case "PROCEDURES":
             return ShowProcedures()
         case "HISTORY":

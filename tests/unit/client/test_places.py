@@ -141,8 +141,8 @@ def test_R6_of_a_coordinator_that_still_leads_a_lost_state_nothing_is_taken(pair
 
 
 def test_the_error_says_until_when_and_a_write_when_others_take_over(pair: Cluster) -> None:
-    lease = NodeAbsence(node=NodeId(1), lease_left_ns=2_100_000_000, away_ns=0, replaced_in_ns=902 * SECOND_NS)
-    away = NodeAbsence(node=NodeId(2), lease_left_ns=0, away_ns=75 * SECOND_NS, replaced_in_ns=825 * SECOND_NS)
+    lease = NodeAbsence(node=NodeId(1), lease_remaining_ns=2_100_000_000, away_ns=0, replaced_in_ns=902 * SECOND_NS)
+    away = NodeAbsence(node=NodeId(2), lease_remaining_ns=0, away_ns=75 * SECOND_NS, replaced_in_ns=825 * SECOND_NS)
     places = places_of(msgspec.structs.replace(pair.facts(), absences=(lease, away)))
     reasons = {NodeId(number): Unreachable("no answer for 500 ms") for number in (1, 2)}
     read, written = places.nobody("nobody reads", reasons), places.nobody("nobody writes", reasons, is_write=True)

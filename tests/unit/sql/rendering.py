@@ -65,6 +65,7 @@ from leasehold.core.words.statements import (
     ShowProcedures,
     ShowProperties,
     ShowRebalance,
+    ShowRepairs,
     ShowTables,
     ShowViews,
     TableName,
@@ -98,6 +99,8 @@ def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member 
             return "SHOW CLUSTER"
         case ShowRebalance():
             return "SHOW REBALANCE"
+        case ShowRepairs():
+            return "SHOW REPAIRS"
         case ShowProperties(table=table):
             return f"SHOW TBLPROPERTIES {spell_table(table)}"
         case ShowBuckets(table=table):

@@ -8,10 +8,11 @@ from leasehold.coordinator.nodes.topology import Topology
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.catalog import CatalogQuestion, answer
 from leasehold.core.questions.nodes import NodeLiveness, buckets_left, node_status, nodes, segments_lacked
+from leasehold.core.questions.repairs import repairs
 from leasehold.core.replicas.copies import Copies
 from leasehold.core.words.messages import ClusterStatus, NodeAbsence, NodeStatus, Rows, TableFacts
 from leasehold.core.words.records import NodeRecord
-from leasehold.core.words.statements import ShowCoordinators, ShowNodes
+from leasehold.core.words.statements import ShowCoordinators, ShowNodes, ShowRepairs
 from leasehold.ids import NodeId, Term
 from leasehold.limits.lease import SILENT_SHOWN_NS
 
@@ -35,6 +36,7 @@ class Overview:
         coordinators: Callable[[Catalog, int], Rows],
         store_warnings: Callable[[], tuple[str, ...]],
         replaced_in_ns: Callable[[NodeId], int | None],
+        copy_rates: Callable[[int], dict[NodeId, int]],
         began_ns: int,
     ) -> None:
         self._leasing = leasing
@@ -49,14 +51,19 @@ class Overview:
         self._coordinators = coordinators
         self._store_warnings = store_warnings
         self._replaced_in_ns = replaced_in_ns
+        self._copy_rates = copy_rates
         self._began_ns = began_ns
 
-    def answer(self, question: CatalogQuestion | ShowNodes | ShowCoordinators, catalog: Catalog, now_ns: int) -> Rows:
+    def answer(
+        self, question: CatalogQuestion | ShowNodes | ShowCoordinators | ShowRepairs, catalog: Catalog, now_ns: int
+    ) -> Rows:
         """The rows of a SHOW or DESCRIBE. A question that `is_large` may run on another thread."""
         if isinstance(question, ShowNodes):
             return nodes(self.status(catalog, now_ns), catalog)
         if isinstance(question, ShowCoordinators):
             return self._coordinators(catalog, now_ns)
+        if isinstance(question, ShowRepairs):
+            return repairs(catalog, self._copy_rates(now_ns))
         return answer(question, catalog, self._failed_logins)
 
     def status(self, catalog: Catalog, now_ns: int) -> ClusterStatus:
@@ -85,7 +92,7 @@ class Overview:
         return tuple(
             NodeAbsence(
                 node=one.id,
-                lease_left_ns=one.lease_remaining_ns,
+                lease_remaining_ns=one.lease_remaining_ns,
                 away_ns=max(0, now_ns - (self._leasing.lease_end_ns(one.id) or self._began_ns)),
                 replaced_in_ns=self._replaced_in_ns(one.id),
             )

@@ -24,6 +24,7 @@ from leasehold.coordinator.writer import Writer, changed_nodes
 from leasehold.core.catalog.catalog import BucketKey, Catalog
 from leasehold.core.replicas import placement, retired
 from leasehold.core.replicas.absence import Absences
+from leasehold.core.replicas.copied import CopiedBytes
 from leasehold.core.replicas.copies import Copies, tallied
 from leasehold.core.replicas.placement import Fleet
 from leasehold.core.replicas.retired import SegmentKey
@@ -71,6 +72,7 @@ class Repair:
         """A node was removed: records may still name it as a holder."""
         self._rebalancing = Rebalancing(writer, threads, self._fleet, now_ns)
         self.copies = Copies(writer.catalog)
+        self.copied = CopiedBytes()
         self._count_if_few(writer.catalog)
 
     def replaced_in_ns(self, node: NodeId) -> int | None:
@@ -90,6 +92,7 @@ class Repair:
             self._due = True
             self.wanted.set()
             self.copies.count_anew()
+        self.copied.committed(batch.changes, self.copies.catalog, catalog, self._now_ns())
         self.copies.committed(batch.changes, catalog)
         if self.copies.is_due and not was_due:
             self._count_if_few(catalog)

@@ -31,6 +31,7 @@ from leasehold.core.words.statements import (
     ShowHistory,
     ShowNodes,
     ShowProcedures,
+    ShowRepairs,
 )
 from leasehold.sql.parse import parse, parses_at_once
 from leasehold.sql.secrets import redacted
@@ -43,7 +44,7 @@ class Execution:
     def __init__(
         self,
         procedures: Procedures,
-        answer: Callable[[CatalogQuestion | ShowCoordinators | ShowNodes, Catalog, int], Rows],
+        answer: Callable[[CatalogQuestion | ShowCoordinators | ShowNodes | ShowRepairs, Catalog, int], Rows],
         catalog: Callable[[], Catalog],
         clock: Clock,
         threads: Threads,

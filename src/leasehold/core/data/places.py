@@ -169,8 +169,8 @@ class Places:
         absence = next((one for one in self._facts.absences if one.node == node), None)
         if absence is None:
             return ""
-        if absence.lease_left_ns:
-            return f" (its lease ends in {_in_words(absence.lease_left_ns)})"
+        if absence.lease_remaining_ns:
+            return f" (its lease ends in {_in_words(absence.lease_remaining_ns)})"
         return f" (it has held no lease for {_in_words(absence.away_ns)})"
 
     def _until(self, nodes: Collection[NodeId]) -> str:

@@ -64,7 +64,7 @@ def tells_alone(statement: statements.AnyStatement) -> TypeGuard[CatalogQuestion
 def is_large(question: object, catalog: Catalog) -> bool:
     """Whether putting its rows together takes too long for a loop that grants leases."""
     match question:
-        case statements.ShowRebalance():
+        case statements.ShowRebalance() | statements.ShowRepairs():
             return len(catalog.buckets) > SHOW_INLINE_ROWS_MAX or _add_up_to_many(
                 map(catalog.segments.count, catalog.segments)
             )

@@ -72,7 +72,7 @@ class NodeAbsence(BaseMessage, frozen=True, kw_only=True, tag="node-absence/1"):
     """A node that the leader does not hear, or that holds no lease."""
 
     node: NodeId
-    lease_left_ns: int
+    lease_remaining_ns: int
     """How long its lease lasts at most; 0 once it has ended."""
     away_ns: int
     """For how long it has held none, as far as this leader knows."""

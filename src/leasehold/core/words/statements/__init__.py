@@ -64,6 +64,7 @@ from leasehold.core.words.statements.questions import (
     ShowProcedures,
     ShowProperties,
     ShowRebalance,
+    ShowRepairs,
     ShowTables,
     ShowViews,
 )
@@ -115,7 +116,7 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
 
 _Listing: TypeAlias = ShowDatabases | ShowTables | ShowViews
 OfRelations: TypeAlias = _Listing | ShowProperties | ShowBuckets | Describe | DescribeDatabase
-_OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowProcedures | ShowHistory
+_OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowRepairs | ShowProcedures | ShowHistory
 Question: TypeAlias = OfRelations | _OfLeader | ShowRebalance | ShowPrincipals | ShowGrants
 """Statements that only read the catalog."""
 

@@ -47,6 +47,10 @@ class ShowRebalance(Statement, frozen=True, kw_only=True):
     """`SHOW REBALANCE`: the replicas that move, and those that a rebalance would move."""
 
 
+class ShowRepairs(Statement, frozen=True, kw_only=True):
+    """`SHOW REPAIRS`: the copies that nodes get, and the buckets that leave nodes."""
+
+
 class ShowProcedures(Statement, frozen=True, kw_only=True):
     """`SHOW PROCEDURES`: the statements that have not ended, and the drops whose files are still being deleted."""
 
