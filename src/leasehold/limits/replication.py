@@ -13,7 +13,7 @@ FORWARD_CHUNK_BYTES: Final = 1024 * 1024
 RECONCILE_INTERVAL_NS: Final = 500 * MILLISECOND_NS
 """How often a node compares its disk with its durable catalog."""
 FETCH_ROUND_SEGMENTS_MAX: Final = 64
-FETCHES_AT_ONCE: Final = 4
+FETCHES_AT_ONCE: Final = 2
 """Segments that a node fetches at the same time. Each takes a thread of six, or more, that wait for disks and peers."""
 FETCH_CHUNK_BYTES: Final = 512 * 1024
 """A segment travels to a node that fetches it in messages of this size. Measured: from a mebibyte on each message costs
