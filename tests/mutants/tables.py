@@ -179,7 +179,7 @@ MUTANTS = (
         unseen="in a random cluster the target is seldom lost for good while it copies",
     ),
     Mutant(
-        name="a plan of before a stop carried out",
+        name="a plan carried out after a stop",
         invariant="INV-REP-1",
         rule="after a stop nothing begins to move, whatever was planned before",
         edits=(Edit("continued", "not is_under_way(catalog)", "False"),),

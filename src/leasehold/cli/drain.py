@@ -5,11 +5,11 @@ from typing import Any
 
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
-from leasehold.cli.repairs import ask_repairs, copies_left
+from leasehold.cli.questions import ask
+from leasehold.cli.repairs import with_copies_left
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.questions.nodes import DRAINED
 from leasehold.core.words.durations import render_duration
-from leasehold.core.words.messages import Rows
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, NotFound, Unreachable, typed
 from leasehold.ids import NODE_NAME
@@ -56,16 +56,13 @@ def _wait(directory: Path, cluster: Coordinators, name: str, wait_ns: int) -> di
                     hint=f"wait longer: `leasehold node drain {name} --wait --dir {typed(directory)} --timeout 1h`;"
                     " `leasehold status` shows which nodes are away, and open writes may delay it for ten minutes",
                 )
-            left = copies_left(ask_repairs(cluster))
-            line.show(f"{node['name']}: {node['drain']}" + (f", {left}" if left else ""), None)
+            line.show(with_copies_left(f"{node['name']}: {node['drain']}", cluster), None)
             sleep_ns(NODE_WAIT_POLL_NS)
 
 
 def _row(cluster: Coordinators, name: str) -> dict[str, Any]:
     """What SHOW NODES tells of a node."""
-    shown = cluster.sql("SHOW NODES")
-    assert isinstance(shown, Rows), "it is a question"
-    nodes = [dict(zip(shown.columns, row, strict=True)) for row in shown.rows]
+    nodes = ask(cluster, "SHOW NODES")
     found = [one for one in nodes if one["name"] == name] or [one for one in nodes if str(one["id"]) == name]
     if not found:
         raise NotFound(f"no node {name!r} is in this cluster any more", hint="`leasehold status` lists them")

@@ -1,22 +1,21 @@
 """`leasehold rebalance`: shows which buckets would move, begins that, waits for it, or stops it."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json, show_table
-from leasehold.cli.repairs import ask_repairs, copies_left
+from leasehold.cli.questions import NamedRows, ask
+from leasehold.cli.repairs import with_copies_left
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.questions.rebalance import COLUMNS
 from leasehold.core.words.durations import render_duration
-from leasehold.core.words.messages import Rows
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable, typed
 from leasehold.limits.processes import NODE_WAIT_POLL_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 _MIB: Final = 1024 * 1024
-Moves = list[dict[str, Any]]
 
 
 def rebalance(
@@ -50,7 +49,7 @@ def rebalance(
         say(f"no bucket moves any more, {_summed(left)} left" if left else "no bucket moves any more")
 
 
-def _show(moves: Moves) -> None:
+def _show(moves: NamedRows) -> None:
     if not moves:
         say("no bucket has to move: the nodes hold about as much as each other")
         return
@@ -59,7 +58,7 @@ def _show(moves: Moves) -> None:
     say(_summed(moves))
 
 
-def _summed(moves: Moves) -> str:
+def _summed(moves: NamedRows) -> str:
     return f"{len(moves)} move{'' if len(moves) == 1 else 's'}, {sum(one['bytes'] for one in moves) / _MIB:.1f} MiB"
 
 
@@ -76,20 +75,13 @@ def _wait(directory: Path, cluster: Coordinators, wait_ns: int) -> None:
                     hint=f"wait longer: `leasehold rebalance --wait --dir {typed(directory)} --timeout 4h`;"
                     " `leasehold status` shows which nodes are away",
                 )
-            copies = copies_left(ask_repairs(cluster))
-            line.show(f"{left} left" + (f", {copies}" if copies else ""), None)
+            line.show(with_copies_left(f"{left} left", cluster), None)
             sleep_ns(NODE_WAIT_POLL_NS)
 
 
 def _is_under_way(cluster: Coordinators) -> bool:
-    return {one["setting"]: one["value"] for one in _asked(cluster, "SHOW CLUSTER")}["rebalancing"] == "yes"
+    return {one["setting"]: one["value"] for one in ask(cluster, "SHOW CLUSTER")}["rebalancing"] == "yes"
 
 
-def _moves(cluster: Coordinators) -> Moves:
-    return _asked(cluster, "SHOW REBALANCE")
-
-
-def _asked(cluster: Coordinators, question: str) -> list[dict[str, Any]]:
-    answer = cluster.sql(question)
-    assert isinstance(answer, Rows), "it is a question"
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+def _moves(cluster: Coordinators) -> NamedRows:
+    return ask(cluster, "SHOW REBALANCE")

@@ -1,24 +1,23 @@
 """How far the copies of a cluster are, from SHOW REPAIRS: in a line, and as JSON."""
 
-from typing import Any
-
+from leasehold.cli.questions import NamedRows, ask
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.questions.repairs import COPIES
 from leasehold.core.words.durations import render_duration
-from leasehold.core.words.messages import Rows
 from leasehold.limits.units import SECOND_NS
 
-Repairs = list[dict[str, Any]]
-"""The rows of SHOW REPAIRS."""
+
+def ask_repairs(cluster: Coordinators) -> NamedRows:
+    return ask(cluster, "SHOW REPAIRS")
 
 
-def ask_repairs(cluster: Coordinators) -> Repairs:
-    answer = cluster.sql("SHOW REPAIRS")
-    assert isinstance(answer, Rows), "SHOW answers rows"
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+def with_copies_left(words: str, cluster: Coordinators) -> str:
+    """A line of progress, with what is left to copy if something is copied."""
+    left = copies_left(ask_repairs(cluster))
+    return f"{words}, {left}" if left else words
 
 
-def copies_left(repairs: Repairs) -> str:
+def copies_left(repairs: NamedRows) -> str:
     """What is left to copy, how fast that goes, and how long it takes as of now; empty if nothing is copied."""
     copying = [one for one in repairs if one["work"] == COPIES]
     if not copying:

@@ -6,7 +6,8 @@ from typing import Any, Final
 from leasehold.cli.copies import segments
 from leasehold.cli.login import connected
 from leasehold.cli.output import Output, say, show_json, show_table
-from leasehold.cli.repairs import Repairs, ask_repairs, copies_left
+from leasehold.cli.questions import NamedRows, named
+from leasehold.cli.repairs import ask_repairs, copies_left
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.words.messages import Rows
 from leasehold.limits.clients import STATUS_TABLES_SHOWN
@@ -22,8 +23,8 @@ def show_copies(directory: Path, user: str | None, output: Output) -> None:
     show_tables(answer, repairs, output)
 
 
-def show_tables(answer: Rows, repairs: Repairs, output: Output) -> None:
-    tables: list[dict[str, Any]] = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+def show_tables(answer: Rows, repairs: NamedRows, output: Output) -> None:
+    tables = named(answer)
     tables.sort(key=lambda one: (_risk(one), one["bytes_short"], one["bytes"]), reverse=True)
     risks = [risk for one in tables for risk in _risks(one)]
     if output is Output.JSON:

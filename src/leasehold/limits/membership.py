@@ -54,7 +54,7 @@ UNEVEN_PERCENT: Final = 15
 UNEVEN_LOOK_NS: Final = MINUTE_NS
 """How often a leader looks for that."""
 COPY_RATE_SECONDS: Final = 10
-"""The time over which the rate of copies is told."""
+"""The rate of copies is the average of so many seconds."""
 PLAN_MOVES_MAX: Final = 1_000
 """Moves that SHOW REBALANCE plans ahead."""
 PLAN_CHECKS_MAX: Final = 1_000_000

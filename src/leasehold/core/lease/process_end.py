@@ -13,7 +13,7 @@ else may: a refused connection, or the silence of a process, proves nothing.
 The **end proof** shows that a report is of this very process. It follows from the token and the session of the process,
 so the node can make it, and the leader that lets the node in. Other nodes know the session but not the token. The
 record of the node has only the hash of the proof, by which each later leader can check it. A proof is sent only after
-the end that it proves, and opens no session: whoever overhears it gains nothing.
+the end that it proves, and opens no session: a stranger who overhears it gains nothing.
 """
 
 import hashlib

@@ -1,5 +1,7 @@
 """Nodes as people see them: the status of each, SHOW NODES, how far a recovery is."""
 
+from collections import Counter
+
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
@@ -91,8 +93,12 @@ def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, 
 
 def buckets_left(node: NodeRecord, catalog: Catalog) -> int:
     """How many buckets lie on a node; of one that drains with those that it is retired from."""
-    retired = sum(node.id in catalog.buckets[key].retired for key in catalog.retired)
-    return catalog.loads.get(node.id, 0) + retired
+    return catalog.loads.get(node.id, 0) + buckets_retired(catalog)[node.id]
+
+
+def buckets_retired(catalog: Catalog) -> Counter[NodeId]:
+    """From how many buckets each node is retired."""
+    return Counter(node for key in catalog.retired for node in catalog.buckets[key].retired)
 
 
 def _placing(node: NodeRecord | None, catalog: Catalog) -> tuple[str | None, str | None]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.questions.nodes import buckets_left
+from leasehold.core.questions.nodes import buckets_retired
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.replicas.replication import is_present
 from leasehold.core.words.messages import Rows
@@ -38,14 +38,9 @@ def repairs(catalog: Catalog, rates: Mapping[NodeId, int]) -> Rows:
             rate, left = rates.get(node, 0), size_bytes[node]
             seconds = -(-left // rate) if rate else None
             rows.append((catalog.nodes[node].name, COPIES, buckets[node], segments[node], left, rate or None, seconds))
-    retired = {node for key in catalog.retired for node in catalog.buckets[key].retired}
-    for record in sorted(catalog.nodes.values(), key=lambda one: one.id):
-        if not record.removed and (record.draining or record.id in retired):
-            count = buckets_left(record, catalog) if record.draining else _retired_from(record.id, catalog)
-            if count:
-                rows.append((record.name, LEAVES, count, None, None, None, None))
+    leaves = buckets_retired(catalog)
+    leaves.update({one.id: catalog.loads.get(one.id, 0) for one in catalog.nodes.values() if one.draining})
+    for node, count in sorted(leaves.items()):
+        if count and is_present(node, catalog):
+            rows.append((catalog.nodes[node].name, LEAVES, count, None, None, None, None))
     return rows_of(COLUMNS, rows, catalog)
-
-
-def _retired_from(node: NodeId, catalog: Catalog) -> int:
-    return sum(node in catalog.buckets[key].retired for key in catalog.retired)

@@ -28,7 +28,8 @@ class CopiedBytes:
             if change.value is None or not change.key.startswith(keys.SEGMENTS):
                 continue
             bucket, name = keys.bucket_of(change.key), segment_of(change.key)
-            old, new = before.segments.one(bucket, name), after.segments.one(bucket, name)
+            old = before.segments.one(bucket, name)
+            new = None if old is None else after.segments.one(bucket, name)  # most are new: nothing is copied
             if old is not None and new is not None:
                 for node in set(new.holders) - set(old.holders):
                     self._second(now_ns)[node] += new.size_bytes

@@ -1,11 +1,11 @@
 """INV-REP-1: an acknowledged commit survives the loss of any (min_in_sync - 1) nodes.
 
-At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders, that of its table, else
-that of the cluster (or `replication`, where that is less). Where neither says it, that is two from three replicas on,
-else one. From then on, until
-its table is dropped, it never has fewer durable copies than that; each less the machines whose disks were lost, and the
-copies that were damaged, on purpose. A statement that lowers `replication` lowers the promise to that. Counted on the
-disks themselves; in a world without segment disks only the holders are counted.
+At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders (or `replication`, where
+that is less). The table says how many these are, else the cluster. Where neither does, they are two from three replicas
+on, else one. From then on, until its table is dropped, it never has fewer durable copies than that; each less the
+machines whose disks were lost, and the copies that were damaged, on purpose. A statement that lowers `replication`
+lowers the promise to that. Counted on the disks themselves; in a world without segment disks only the holders are
+counted.
 """
 
 from collections import Counter

@@ -266,7 +266,7 @@ def test_a_stop_clears_all_moves_and_the_copies_that_are_not_whole_go():
     assert spread.stopped(stopped) == ()
 
 
-def test_a_plan_of_before_a_stop_begins_nothing():
+def test_a_plan_made_before_a_stop_begins_nothing():
     catalog = three_full()
     found, sizes, nodes = plan(catalog), Sizes().of(catalog), placement.fleet(catalog)
     stopped = catalog.changed(spread.stopped(catalog))
@@ -275,7 +275,7 @@ def test_a_plan_of_before_a_stop_begins_nothing():
     assert spread.started(catalog) == ()
 
 
-def test_a_plan_of_before_begins_only_what_is_still_right():
+def test_an_older_plan_begins_only_what_is_still_right():
     catalog = three_full()
     found, sizes = plan(catalog), Sizes().of(catalog)
     first = found[0]
