@@ -230,6 +230,13 @@ MUTANTS = (
         ),
         hunters=(f"{FAULTS}::test_a_refusal_stays_one_when_a_late_copy_of_the_request_could_be_carried_out",),
     ),
+    Mutant(
+        name="a late copy run under a later term",
+        invariant="INV-DDL-1",
+        rule="a statement that is new to a leader was sent to the leader of its term",
+        edits=(Edit("ddl.origin.check_term", "asked is not None and asked != term", "False"),),
+        hunters=("tests/sim/test_late_copies.py::test_a_copy_that_comes_late_changes_nothing",),
+    ),
     # ------------------------------------------------------------ settings
     Mutant(
         name="a longer lease that is not noted first",

@@ -136,5 +136,10 @@ def _understood(text: str) -> tuple[AnyStatement, str]:
 
 def _asked(request: Execute, statement: Definition, text: str) -> ParsedStatement:
     return ParsedStatement(
-        id=request.statement, text=text, statement=statement, login=_login(request), timeout_ns=request.timeout_ns
+        id=request.statement,
+        text=text,
+        statement=statement,
+        login=_login(request),
+        timeout_ns=request.timeout_ns,
+        term=request.term,
     )

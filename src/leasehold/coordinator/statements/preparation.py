@@ -19,7 +19,7 @@ from leasehold.core.words.statements import (
     Definition,
     SetPassword,
 )
-from leasehold.ids import NodeId, StatementId
+from leasehold.ids import NodeId, StatementId, Term
 from leasehold.sql.views import resolve
 from leasehold.wire.ports import Threads
 
@@ -32,6 +32,8 @@ class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
     statement: Definition
     login: bytes | None = None
     timeout_ns: int | None = None
+    term: Term | None = None
+    """As in `Execute`."""
 
 
 class Preparing:

@@ -20,7 +20,7 @@ from leasehold.core.ddl.claims import claims
 from leasehold.core.ddl.effects import Awaited
 from leasehold.core.ddl.events import ProcedureFound, RunEvent, StatementAsked
 from leasehold.core.ddl.explain import Circumstances, explained
-from leasehold.core.ddl.origin import Origin, check_same_asker, hash_text, other_statement
+from leasehold.core.ddl.origin import Origin, check_same_asker, check_term, hash_text, other_statement
 from leasehold.core.ddl.receipts import receipt
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.words.messages import Receipt, Rows, WaitingFor
@@ -87,6 +87,7 @@ class Procedures:
             )
         known = self.origin(asked.id)
         if known is None:
+            check_term(asked.term, self._leasing.grantor.term)
             origin, used = self._admit(asked)
             running = self._start(asked.id, origin, asked)
             self._spawn(running, self._begin(running, StatementAsked(statement=asked.statement, claims=used)))

@@ -47,7 +47,7 @@ from leasehold.errors import (
     Unreachable,
     unexpected_answer,
 )
-from leasehold.ids import ClusterId
+from leasehold.ids import ClusterId, Term
 from leasehold.limits.clients import (
     CALL_TIMEOUT_NS,
     COORDINATOR_SILENCE_NS,
@@ -149,6 +149,8 @@ class CoordinatorClient:
         """One client is one causal history."""
         self.cluster_id: ClusterId | None = None
         """As the first statement has learned it; None before."""
+        self.term: Term | None = None
+        """The newest one of which a statement has learned."""
         self.addresses = tuple(addresses)
         """Those that were given first, then those that coordinators have told; they only become more."""
         self._may_learn = self._learns = learns

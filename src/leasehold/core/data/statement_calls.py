@@ -13,8 +13,8 @@ from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import QUESTION_AGAIN, CoordinatorClient, Deadline
 from leasehold.core.words import messages
 from leasehold.core.words.messages import Message, Receipt, Rows, WaitingFor
-from leasehold.errors import OutcomeUnknown, Unreachable, unexpected_answer
-from leasehold.ids import StatementId
+from leasehold.errors import NotLeader, OutcomeUnknown, Unreachable, unexpected_answer
+from leasehold.ids import StatementId, Term
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS, LATE_ANSWER_NS, STATEMENT_RESOLVE_NS
 
 OnWait: TypeAlias = Callable[[WaitingFor], None]
@@ -41,11 +41,11 @@ async def run_statement(
     """
     hint = f"ask again with the same statement id, {statement}: it is never run twice"
     unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
-    if client.cluster_id is None:
+    if client.cluster_id is None or client.term is None:
         who = client.question(messages.WhoAreYou(), messages.ClusterFacts, CONNECT_TIMEOUT_NS)
         known = unknown if may_be_sent else None  # to ask who leads changes nothing
         facts = await client.until_answered(who, asking, unknown=known, may_be_taken=may_be_sent, again=QUESTION_AGAIN)
-        client.cluster_id = facts.cluster_id
+        client.cluster_id, client.term = facts.cluster_id, facts.term
     cluster_id, ends = client.cluster_id, client.deadline(asking.for_ns)
 
     async def ask(address: str, deadline: Deadline) -> Receipt | Rows:
@@ -55,10 +55,19 @@ async def run_statement(
             if on_wait is not None:
                 on_wait(waiting)
 
-        # Each leader counts from when it is asked.
-        left_ns = ends.within(asking.for_ns) if has_timeout else None
-        request = messages.Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
-        return await ask_statement(client, address, request, deadline, waits)
+        while True:
+            # Each leader counts from when it is asked.
+            left_ns = ends.within(asking.for_ns) if has_timeout else None
+            term = client.term
+            request = messages.Execute(
+                cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns, term=term
+            )
+            try:
+                return await ask_statement(client, address, request, deadline, waits)
+            except NotLeader as error:
+                if error.leader or term is None or error.term <= term:
+                    raise
+                client.term = Term(error.term)  # it leads, but another term
 
     late_ns = LATE_ANSWER_NS if has_timeout else 0
     return await client.until_answered(ask, asking, unknown=unknown, may_be_taken=may_be_sent, late_ns=late_ns)

@@ -28,8 +28,8 @@ from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.records import StatementRecord, TransactionRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Forbidden, Refused
-from leasehold.ids import LoginToken
+from leasehold.errors import Forbidden, NotLeader, Refused
+from leasehold.ids import LoginToken, Term
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
@@ -70,6 +70,16 @@ def check_same_asker(origin: Origin, login: bytes | None, catalog: Catalog) -> N
     """Raises `Refused` (STATEMENT_ID_USED) for an id that another user has used, and `Unauthenticated`."""
     if not origin.is_of(login, catalog):
         raise _id_used("the statement id was used by another user")
+
+
+def check_term(asked: Term | None, term: Term) -> None:
+    """Raises `NotLeader` for a statement that is new to the leader of `term` and was sent to that of another term.
+
+    The leader that had refused it, or had found nothing to do, remembers that; a later leader does not, and would run a
+    copy that comes late.
+    """
+    if asked is not None and asked != term:
+        raise NotLeader(f"term {asked} has ended", term=term, hint=f"ask again: this coordinator leads term {term}")
 
 
 def check_same_insert(

@@ -49,6 +49,25 @@ def test_a_statement_that_was_never_sent_is_definite_and_one_that_was_is_unknown
         assert end.statement_id == STATEMENT
 
 
+def test_a_leader_of_a_later_term_is_asked_again_at_once() -> None:
+    async def steps(client: CoordinatorClient) -> object:
+        return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS)
+
+    port, end, took_ns = ask(in_order([FACTS, NotLeader("term 1 has ended", term=2), page_of("done")]), steps)
+    assert end == page_of("done")
+    assert took_ns == 3 * CALL_NS
+    assert [request.term for _, request, _ in port.asked if isinstance(request, Execute)] == [1, 2]
+
+
+@pytest.mark.parametrize("refusal", [NotLeader("an older one", term=1), NotLeader("it follows", term=2, leader="b:1")])
+def test_a_coordinator_that_follows_or_is_behind_is_left(refusal: NotLeader) -> None:
+    async def steps(client: CoordinatorClient) -> object:
+        return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS)
+
+    port, _, _ = ask(in_order([FACTS, refusal, page_of("done")]), steps)
+    assert port.addresses == ["a:1", "a:1", "b:1"]
+
+
 @pytest.mark.parametrize("facts", [[], [FACTS]])
 def test_a_statement_that_an_earlier_call_may_have_sent_stays_unknown(facts: list[Answer]) -> None:
     _, end, _ = ask(
@@ -137,7 +156,7 @@ def page_of(name: str) -> Rows:
 @pytest.mark.parametrize("text", ["CANCEL PROCEDURE 1", "SHOW TABLES"])
 def test_a_coordinator_that_answers_nothing_is_left_after_two_seconds(text: str) -> None:
     async def steps(client: CoordinatorClient) -> object:
-        client.cluster_id = CLUSTER
+        client.cluster_id, client.term = CLUSTER, Term(1)
         return await run_statement(client, text, STATEMENT, Asking(30 * SECOND_NS))
 
     port, end, took_ns = ask(hung, steps)
@@ -153,7 +172,7 @@ def test_a_statement_whose_leader_hangs_while_it_waits_is_asked_for_elsewhere() 
         return FACTS if isinstance(request, WhoAreYou) and address == "b:1" else next(waits, hung(address, request))
 
     async def steps(client: CoordinatorClient) -> object:
-        client.cluster_id = CLUSTER
+        client.cluster_id, client.term = CLUSTER, Term(1)
         return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, Asking(30 * SECOND_NS))
 
     _, end, took_ns = ask(script, steps)
@@ -170,7 +189,7 @@ def test_a_coordinator_that_is_busy_gets_more_time() -> None:
     port_timeouts: list[int] = []
 
     async def steps(client: CoordinatorClient) -> object:
-        client.cluster_id = CLUSTER
+        client.cluster_id, client.term = CLUSTER, Term(1)
         return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, Asking(60 * SECOND_NS))
 
     port, end, _ = ask(script, steps)
@@ -182,7 +201,7 @@ def test_a_coordinator_that_is_busy_gets_more_time() -> None:
 
 def test_the_only_coordinator_is_waited_for() -> None:
     async def steps(client: CoordinatorClient) -> object:
-        client.cluster_id = CLUSTER
+        client.cluster_id, client.term = CLUSTER, Term(1)
         return await run_statement(client, "CANCEL PROCEDURE 1", STATEMENT, SECONDS)
 
     port, end, _ = ask(hung, steps, addresses=("a:1",))
