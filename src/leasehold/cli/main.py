@@ -122,10 +122,11 @@ def status(
 
         show_copies(directory, user, output)
         return
+    from leasehold.cli.login import connected
     from leasehold.cli.status import show_cluster
     from leasehold.client.coordinators import Coordinators
 
-    with Coordinators(directory) as cluster:
+    with connected(Coordinators, directory, user) as cluster:
         show_cluster(cluster, output)
 
 

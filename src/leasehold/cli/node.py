@@ -115,6 +115,7 @@ def wait(
     whole: Annotated[
         bool, typer.Option("--whole", help="Also wait until all segments of its buckets are on enough nodes.")
     ] = False,
+    user: User = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Wait until a node serves; exit 5 if it does not within `--timeout`.
@@ -125,7 +126,7 @@ def wait(
     from leasehold.cli.copies import node_copies
     from leasehold.cli.wait import wait_for_node
 
-    found = wait_for_node(directory, name, read_timeout_ns(timeout), whole=whole)
+    found = wait_for_node(directory, name, read_timeout_ns(timeout), user, whole=whole)
     if output is Output.JSON:
         show_json(
             {

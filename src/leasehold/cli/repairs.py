@@ -4,11 +4,21 @@ from leasehold.cli.questions import NamedRows, ask
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.questions.repairs import COPIES
 from leasehold.core.words.durations import render_duration
+from leasehold.errors import LeaseholdError
+from leasehold.limits.processes import REPAIRS_ASKED_NS
 from leasehold.limits.units import SECOND_NS
 
 
 def ask_repairs(cluster: Coordinators) -> NamedRows:
     return ask(cluster, "SHOW REPAIRS")
+
+
+def repairs_if_told(cluster: Coordinators) -> NamedRows | None:
+    """None where this client is not told: the cluster has users and it is none of them, or no answer comes soon."""
+    try:
+        return ask_repairs(cluster.within(REPAIRS_ASKED_NS / SECOND_NS))
+    except LeaseholdError:
+        return None
 
 
 def with_copies_left(words: str, cluster: Coordinators) -> str:

@@ -5,7 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
+from leasehold.cli.questions import NamedRows
 from leasehold.cli.recovery import recovery_json, recovery_line
+from leasehold.cli.repairs import copies_left, repairs_if_told
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import coordinator_names
 from leasehold.core.data.coordinator_client import CoordinatorRole
@@ -52,7 +54,7 @@ def show_cluster(cluster: Coordinators, output: Output) -> None:
         elif len(coordinators) > 1:
             _show_coordinators(coordinators)
         raise
-    show_status(status, output, _coordinators(cluster))
+    show_status(status, output, _coordinators(cluster), repairs_if_told(cluster))
 
 
 def _coordinators(cluster: Coordinators) -> list[ShownCoordinator]:
@@ -68,10 +70,15 @@ def _coordinators_json(coordinators: Sequence[ShownCoordinator]) -> dict[str, An
     return {"coordinators": [one._asdict() for one in coordinators]}
 
 
-def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[ShownCoordinator] = ()) -> None:
-    """What the leader tells of the nodes, and what the coordinators tell of themselves."""
+def show_status(
+    status: ClusterStatus,
+    output: Output,
+    coordinators: Sequence[ShownCoordinator] = (),
+    repairs: NamedRows | None = None,
+) -> None:
+    """What the leader tells of the nodes, and of `repairs` if it does, and what the coordinators tell of themselves."""
     if output is Output.JSON:
-        show_json(_as_json(status) | _coordinators_json(coordinators))
+        show_json(_as_json(status) | _coordinators_json(coordinators) | {"repairs": repairs})
         return
     say(
         f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
@@ -115,6 +122,8 @@ def show_status(status: ClusterStatus, output: Output, coordinators: Sequence[Sh
         say(line)
     for line in copies_lines(status):
         say(line)
+    if left := copies_left(repairs or []):
+        say(f"under way: {left}")
 
 
 def _node_lines(status: ClusterStatus) -> Iterator[str]:

@@ -6,8 +6,10 @@ from typing import Final
 import msgspec
 
 from leasehold.cli.copies import node_copies
+from leasehold.cli.login import connected
 from leasehold.cli.output import Line
 from leasehold.cli.recovery import recovery_words
+from leasehold.cli.repairs import copies_left, repairs_if_told
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
 from leasehold.core.words.durations import render_duration
@@ -24,15 +26,19 @@ JOINING: Final = "JOINING"
 """The state of a process that has not joined yet, while the leader still reports its predecessor."""
 
 
-def wait_for_node(directory: Path, wanted: str, timeout_ns: int, *, whole: bool = False) -> NodeStatus:
+def wait_for_node(
+    directory: Path, wanted: str, timeout_ns: int, user: str | None = None, *, whole: bool = False
+) -> NodeStatus:
     """Returns once the node with that name or number is ACTIVE; for a node on this machine, the process that runs now.
-    If `whole`, each segment of its buckets must also be on as many nodes as its table wants.
+    If `whole`, each segment of its buckets must also be on as many nodes as its table wants;
+    the progress of that is shown to a `user` who may see it.
 
     Raises `Unreachable` with code NOT_SERVING or NOT_WHOLE, or the error of a cluster that does not answer.
     """
     clock = BoottimeClock()
     deadline_ns = clock.now_ns() + timeout_ns
-    with Line() as line, Coordinators(directory) as cluster:
+    with connected(Coordinators, directory, user) as cluster, Line() as line:
+        copies = CopiesLeft(cluster)
         while True:
             node, trouble = _look(cluster, wanted)
             if node is not None and _is_local(directory, node.name):
@@ -46,8 +52,23 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int, *, whole: bool 
                     raise _not_whole(directory, node, timeout_ns)
                 raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
             waits = node is not None and node.stage == "WAITING"  # a countdown is not a change
-            line.show(f"{wanted}: {state}", "WAITING" if waits else None)
+            left = copies.words() if node is not None and node.segments_short else ""
+            line.show(f"{wanted}: {state}{left and f', {left}'}", "WAITING" if waits else None)
             sleep_ns(NODE_WAIT_POLL_NS)
+
+
+class CopiesLeft:
+    """What is left to copy, asked for again and again, until it is not told."""
+
+    def __init__(self, cluster: Coordinators) -> None:
+        self._cluster = cluster
+        self._told = True
+
+    def words(self) -> str:
+        """Empty if nothing is copied, or if that is not told."""
+        repairs = repairs_if_told(self._cluster) if self._told else None
+        self._told = repairs is not None
+        return copies_left(repairs or [])
 
 
 def _look(cluster: Coordinators, wanted: str) -> tuple[NodeStatus | None, LeaseholdError | None]:

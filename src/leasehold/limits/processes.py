@@ -27,6 +27,8 @@ CONFIG_SHOWN_MAX: Final = 200
 """Characters of a configured value that an error repeats."""
 CONFIG_ADDRESSES_MAX: Final = 64
 NODE_WAIT_POLL_NS: Final = 250 * MILLISECOND_NS
+REPAIRS_ASKED_NS: Final = SECOND_NS
+"""How long a command asks for the progress of repairs while nobody leads: it shows its answer without it."""
 LOG_REST_MIN_NS: Final = SECOND_NS
 """How long a repeated log line is held back; twice as long each time."""
 LOG_REST_MAX_NS: Final = 3600 * SECOND_NS
