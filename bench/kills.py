@@ -1,130 +1,221 @@
-"""The first schema change, append and scan after a SIGKILL: of a node's process alone, and with its supervisor.
+"""The first schema change, append and scan after a fault of one node: killed, paused, or cut off from everybody.
 
-Three nodes on this machine, and one client with open connections. A round kills node-2, and the client asks at once.
-The schema change is a DROP TABLE, so it needs every node. The append and the scan go to tables with two copies of each
-bucket, of which node-2 holds some. Then node-2 starts again and gets its lease.
+Three nodes, and one client on another host with open connections. In a round node-1 meets a fault, and the client asks
+at once. The schema change is a DROP TABLE, so it needs every node. The append and the scan go to tables with two copies
+of each bucket, of which node-1 holds some. Then the fault ends, and the next round begins once the node has a lease and
+all copies, with a new client: this one remembers which nodes were away.
+Cutting a node off takes network namespaces, and so root; without them those rows say why.
 """
 
-import signal
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
+import msgspec
+from tests.netns.remote import Remote, wait_until
+from tests.soak.grounds import Ground, ground, wait_until_ended, why_no_network
 
-from bench.figures import Figure, Table, quantile, timed_ms
-from leasehold.client.cluster import Cluster, connect
-from leasehold.core.words.messages import Receipt
+from bench.faults import NODE
+from bench.figures import Figure, Table, quantile
+from bench.outages import CUTS
+from leasehold.core.words.messages import ClusterStatus, Receipt
 from leasehold.core.words.records import SettledHow
-from leasehold.limits.units import SECOND_NS
-from leasehold.local.processes import LocalCluster
-from leasehold.wire.clock import BoottimeClock, sleep_ns
+from leasehold.limits.lease import LEASE_DURATION_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.wire.clock import BoottimeClock
 
-NODE: Final = "node-2"
-NOBODY, ALONE, TOGETHER = "nobody", "the process alone", "the process and its supervisor"
+DRIVER = "tests.netns.driver"
+NOTHING = "no fault"
+ALONE, TOGETHER = "SIGKILL of the process alone", "SIGKILL of the process and its supervisor"
+PAUSED, CUT = "SIGSTOP of the process and its supervisor", "a network cut from everybody"
+CHANGE, APPEND, SCAN = QUESTIONS = ("DROP TABLE", "append", "scan")
 SCANNED, APPENDED = "bench.scanned", "bench.appended"
-AIM_MS: Final = 50.0
-ROWS: Final = pa.table({"k": pa.array(range(1_000), pa.int64())})
-COPIED_S: Final = 60
+ALONE_AIM_MS: Final = 50.0
+WRITES_ALONE_AIM_MS: Final = 100.0
+OUT_AIM_MS: Final = (LEASE_DURATION_NS + SECOND_NS) / MILLISECOND_NS
+"""Where nobody can tell that the node has ended: its lease has to end."""
+ROWS: Final = {"k": list(range(1_000))}
+WARM: Final = 3
+"""How often a client appends and scans before its round."""
+COPIED_S: Final = 60.0
 
 
 class Size(NamedTuple):
-    """How often each question follows a kill of each kind."""
+    """How often each question follows each fault, and which ones follow a fault at all."""
 
-    nobody: int = 20
+    nothing: int = 20
     alone: int = 20
-    together: int = 5
+    out: int = 5
+    questions: tuple[str, ...] = QUESTIONS
 
 
-SMALLEST = Size(nobody=1, alone=1, together=1)
+SMALLEST = Size(nothing=1, alone=1, out=1, questions=(APPEND,))
+
+
+class Asked(NamedTuple):
+    """One question right after a fault."""
+
+    took_ms: float
+    since_fault_ms: float
+    """Until its answer."""
+    is_fenced: bool
+    """Whether a schema change waited for a lease to end."""
 
 
 class Bench:
-    """A cluster and its client."""
+    """A cluster that is whole before each round."""
 
-    def __init__(self, local: LocalCluster, cluster: Cluster) -> None:
-        self._local = local
-        self._cluster = cluster
+    def __init__(self, one: Ground) -> None:
+        self._ground = one
+        self._client = Remote(one.client(), DRIVER)
+        self._is_used = False
+        """Whether the client has met a fault."""
         self._round = 0
-        self._settled_by_a_lease = False
-        self.waited: dict[str, int] = {NOBODY: 0, ALONE: 0, TOGETHER: 0}
-        """How many schema changes were settled by a lease that ended."""
 
     def prepare(self) -> None:
-        self._cluster.sql("CREATE DATABASE bench")
-        two = "TBLPROPERTIES ('replication' = '2')"
+        self._sql("CREATE DATABASE bench")
         for name in (SCANNED, APPENDED):
-            self._cluster.sql(f"CREATE TABLE {name} (k BIGINT) CLUSTERED BY (k) INTO 6 BUCKETS {two}")
-            self._cluster.table(name).append(ROWS)
+            columns = f"{name} (k BIGINT) CLUSTERED BY (k) INTO 6 BUCKETS"
+            self._sql(f"CREATE TABLE {columns} TBLPROPERTIES ('replication' = '2')")
+        self._ask("append", table=SCANNED, rows=ROWS)
 
-    def questions(self) -> dict[str, Callable[[], object]]:
-        return {"DROP TABLE": self._drop, "append": self._append, "scan": self._scan}
+    def close(self) -> None:
+        self._client.close()
 
-    def one(self, which: str, ask: Callable[[], object]) -> float:
-        """How long the question took right after the kill, in ms."""
+    def one(self, fault: str, question: str) -> Asked:
+        """Asks the question once the fault is there, and ends the fault."""
         self._round += 1
-        self._cluster.sql(f"CREATE TABLE bench.gone_{self._round} (k INT)")
-        self._wait_until_whole()
-        process = self._local.node(NODE)
-        if which == ALONE:
-            process.kill_below_supervisor()
-        elif which == TOGETHER:
-            process.signal(signal.SIGKILL)
-        took_ms = timed_ms(ask)
-        if ask == self._drop:
-            self.waited[which] += self._settled_by_a_lease
-        if which != NOBODY:
-            process.wait_until_gone()
-            self._local.start(NODE)
-            self._local.wait_until_active()
-        return took_ms
+        self._take_a_client()
+        self._ground.wait_until_active()
+        self._sql(f"CREATE TABLE bench.gone_{self._round} (k INT)")
+        wait_until(self._is_whole, said=lambda: "segments lack copies", seconds=COPIED_S)
+        for _ in range(WARM):
+            self._question(APPEND)
+            self._question(SCAN)
+        self._break(fault)
+        broken_ns = BoottimeClock().now_ns()
+        timed = self._question(question)
+        self._mend(fault)
+        self._is_used = fault != NOTHING
+        return Asked(
+            took_ms=(timed["ended_ns"] - timed["began_ns"]) / MILLISECOND_NS,
+            since_fault_ms=(timed["ended_ns"] - broken_ns) / MILLISECOND_NS,
+            is_fenced=question == CHANGE and _is_fenced(timed["answer"]["answer"]),
+        )
 
-    def _wait_until_whole(self) -> None:
-        clock = BoottimeClock()
-        deadline_ns = clock.now_ns() + COPIED_S * SECOND_NS
-        while self._cluster.status().segments_short:
-            assert clock.now_ns() < deadline_ns, "segments lack copies"
-            sleep_ns(SECOND_NS // 20)
+    def _take_a_client(self) -> None:
+        if self._is_used:
+            self._client.close()
+            self._client = Remote(self._ground.client(), DRIVER)
 
-    def _drop(self) -> None:
-        answer = self._cluster.sql(f"DROP TABLE bench.gone_{self._round}")
-        assert isinstance(answer, Receipt)
-        self._settled_by_a_lease = any(one.how is SettledHow.FENCED for one in answer.settled)
+    def _ask(self, what: str, **words: Any) -> dict[str, Any]:
+        return self._client.call("timed", what=what, target=self._ground.address(), **words)
 
-    def _append(self) -> None:
-        assert self._cluster.table(APPENDED).append(ROWS) == ROWS.num_rows
+    def _sql(self, text: str) -> dict[str, Any]:
+        return self._ask("sql", text=text, statement=secrets.token_hex(16))
 
-    def _scan(self) -> None:
-        assert self._cluster.table(SCANNED).scan().read_all().num_rows == ROWS.num_rows
+    def _is_whole(self) -> bool:
+        return not msgspec.convert(self._ask("status")["answer"], ClusterStatus).segments_short
+
+    def _question(self, question: str) -> dict[str, Any]:
+        if question == CHANGE:
+            return self._sql(f"DROP TABLE bench.gone_{self._round}")
+        if question == APPEND:
+            timed = self._ask("append", table=APPENDED, rows=ROWS)
+            assert timed["answer"] == len(ROWS["k"])
+        else:
+            timed = self._ask("rows", table=SCANNED)
+            assert sorted(timed["answer"]["k"]) == ROWS["k"]
+        return timed
+
+    def _break(self, fault: str) -> None:
+        if fault == ALONE:
+            self._ground.kill_below_supervisor(NODE, waits=False)
+        elif fault == TOGETHER:
+            self._ground.kill(NODE, waits=False)
+        elif fault == PAUSED:
+            self._ground.pause(NODE)
+        elif fault == CUT:
+            assert self._ground.hosts is not None
+            # The way to the coordinator comes last: from then on the lease runs out.
+            for sender, receiver in reversed(CUTS["cut off from everybody"]):
+                self._ground.hosts.cut(sender, receiver)
+
+    def _mend(self, fault: str) -> None:
+        if fault in {ALONE, TOGETHER}:
+            wait_until_ended(self._ground, NODE)
+            self._ground.kill(NODE)  # what is left of it
+            self._ground.start(NODE)
+        elif fault == PAUSED:
+            self._ground.resume(NODE)
+        elif fault == CUT:
+            assert self._ground.hosts is not None
+            self._ground.hosts.heal()
 
 
-def _figures(bench: Bench, size: Size) -> Iterator[Figure]:
-    for which, rounds in ((NOBODY, size.nobody), (ALONE, size.alone), (TOGETHER, size.together)):
-        for what, ask in bench.questions().items():
-            took = [bench.one(which, ask) for _ in range(rounds)]
-            waited = f"{bench.waited[which]} waited for the lease" if what == "DROP TABLE" else ""
-            p99 = quantile(took, 0.99)
-            yield Figure(
-                what=f"first {what} after SIGKILL of {which}",
-                value=f"p50 {quantile(took, 0.5):.0f} ms, p99 {p99:.0f} ms, worst {max(took):.0f} ms of {rounds}",
-                peer=waited,
-                aim=f"p99 at most {AIM_MS:.0f} ms" if which == ALONE else "",
-                holds=p99 <= AIM_MS if which == ALONE else None,
-            )
+def _is_fenced(answer: Any) -> bool:
+    return any(one.how is SettledHow.FENCED for one in msgspec.convert(answer, Receipt).settled)
+
+
+def figures(ask: Callable[[str, str], Asked], size: Size, why_no_cut: str = "") -> Iterator[Figure]:
+    """One for each fault and question, then the time without accepted writes after each fault. `ask` is `Bench.one`;
+    `why_no_cut` says why the network can't be cut, if that is so."""
+    rounds = {NOTHING: size.nothing, ALONE: size.alone, TOGETHER: size.out, PAUSED: size.out, CUT: size.out}
+    writes: list[Figure] = []
+    for fault, count in rounds.items():
+        for question in QUESTIONS if fault == NOTHING else size.questions:
+            what, without = f"first {question} after {fault}", f"time without accepted writes after {fault}"
+            if fault == CUT and why_no_cut:
+                first, later = Figure(what=what, value=why_no_cut), Figure(what=without, value=why_no_cut)
+            else:
+                asked = [ask(fault, question) for _ in range(count)]
+                first = _first(what, fault, asked, is_change=question == CHANGE)
+                later = _without_writes(without, fault, asked)
+            yield first
+            if question == APPEND and fault != NOTHING:
+                writes.append(later)
+    yield from writes
+
+
+def _first(what: str, fault: str, asked: list[Asked], *, is_change: bool) -> Figure:
+    took = [one.took_ms for one in asked]
+    p99, worst = quantile(took, 0.99), max(took)
+    figure = Figure(
+        what=what,
+        value=f"p50 {quantile(took, 0.5):.0f} ms, p99 {p99:.0f} ms, worst {worst:.0f} ms of {len(asked)}",
+        peer=f"{sum(one.is_fenced for one in asked)} waited for the lease" if is_change else "",
+    )
+    if fault == ALONE:
+        _judge(figure, "p99", p99, ALONE_AIM_MS)
+    elif fault != NOTHING:
+        _judge(figure, "worst", worst, OUT_AIM_MS)
+    return figure
+
+
+def _without_writes(what: str, fault: str, asked: list[Asked]) -> Figure:
+    worst = max(one.since_fault_ms for one in asked)
+    figure = Figure(what=what, value=f"worst {worst:.0f} ms of {len(asked)}")
+    _judge(figure, "worst", worst, WRITES_ALONE_AIM_MS if fault == ALONE else OUT_AIM_MS)
+    return figure
+
+
+def _judge(figure: Figure, which: str, found_ms: float, aim_ms: float) -> None:
+    figure.ratio = f"{found_ms / aim_ms:.2f}"
+    figure.aim = f"{which} at most {aim_ms:.0f} ms"
+    figure.holds = found_ms <= aim_ms
 
 
 def run(smallest: bool) -> list[Table]:
-    """The same questions first without a kill, then after kills of the process alone, then of both."""
+    """The same questions first without a fault, then after each fault."""
     size = SMALLEST if smallest else Size()
-    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
-        local = LocalCluster(Path(scratch) / "cluster")
-        try:
-            local.up(3)
-            local.wait_until_active()
-            with connect(local.directory) as cluster:
-                bench = Bench(local, cluster)
-                bench.prepare()
-                return [Table(title="After a SIGKILL of one node", figures=list(_figures(bench, size)))]
-        finally:
-            local.down()
+    with (
+        tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch,
+        ground(Path(scratch) / "cluster") as one,
+        closing(Bench(one)) as bench,
+    ):
+        bench.prepare()
+        found = list(figures(bench.one, size, why_no_network()))
+        return [Table(title="After a fault of one node of three", figures=found)]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from bench import kills
 from bench.__main__ import PARTS, main
 from bench.figures import Figure, Table
 from bench.results import BEGIN, END, Result, commit, kept, rendered, write_document
@@ -79,3 +80,27 @@ def test_the_section_of_a_part_is_replaced_and_the_others_stay(tmp_path: Path) -
     assert "Commit `abc`; a machine." in document.read_text()
     write_document(msgspec.structs.replace(guard, commit="def"), ["guard", "ddl"], document)
     assert document.read_text().count("Commit `abc`") == document.read_text().count("Commit `def`") == 1
+
+
+def test_what_follows_a_fault_is_held_against_the_aim_of_that_fault() -> None:
+    def ask(fault: str, question: str) -> kills.Asked:
+        return kills.Asked(took_ms=70.0, since_fault_ms=71.0, is_fenced=fault == kills.PAUSED)
+
+    found = {one.what: one for one in kills.figures(ask, kills.Size(nothing=1, alone=1, out=2))}
+    assert found[f"first scan after {kills.NOTHING}"].holds is None
+    alone = found[f"first scan after {kills.ALONE}"]
+    assert (alone.holds, alone.ratio, alone.aim) == (False, "1.40", "p99 at most 50 ms")
+    paused = found[f"first DROP TABLE after {kills.PAUSED}"]
+    assert (paused.holds, paused.aim, paused.peer) == (True, "worst at most 4000 ms", "2 waited for the lease")
+    writes = found[f"time without accepted writes after {kills.ALONE}"]
+    assert (writes.holds, writes.value, writes.aim) == (True, "worst 71 ms of 1", "worst at most 100 ms")
+
+
+def test_a_network_that_cannot_be_cut_is_said_in_its_rows() -> None:
+    def ask(fault: str, question: str) -> kills.Asked:
+        assert fault != kills.CUT
+        return kills.Asked(took_ms=1.0, since_fault_ms=1.0, is_fenced=False)
+
+    found = {one.what: one.value for one in kills.figures(ask, kills.SMALLEST, "it needs root")}
+    without = {what for what, value in found.items() if value == "it needs root"}
+    assert without == {f"first append after {kills.CUT}", f"time without accepted writes after {kills.CUT}"}

@@ -214,15 +214,17 @@ class NetworkCluster:
             )
         self._processes[name] = process
 
-    def kill(self, name: str) -> None:
-        """SIGKILL of the process and its supervisor, as if its host had failed; returns once both are gone."""
+    def kill(self, name: str, *, waits: bool = True) -> None:
+        """SIGKILL of the process and its supervisor, as if its host had failed; `waits` until both are gone."""
         self._signal(name, signal.SIGKILL)
-        self._processes[name].wait()
+        if waits:
+            self._processes[name].wait()
 
-    def kill_below_supervisor(self, name: str) -> None:
-        """SIGKILL of the process alone; returns once its supervisor has ended, too."""
+    def kill_below_supervisor(self, name: str, *, waits: bool = True) -> None:
+        """SIGKILL of the process alone; `waits` until its supervisor has ended, too."""
         os.kill(self._worker(name), signal.SIGKILL)
-        self._processes[name].wait()
+        if waits:
+            self._processes[name].wait()
 
     def _signal(self, name: str, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -164,6 +164,12 @@ class Driver:
     def rows(self, request: dict[str, Any], cluster: Cluster) -> dict[str, list[Any]]:
         return cluster.table(request["table"]).scan().read_all().to_pydict()
 
+    def timed(self, request: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
+        """Another request, `what`, and when it began and ended. All of these have one client, in turn."""
+        began_ns = now_ns()
+        answer = getattr(self, request["what"])(request, cluster)
+        return {"began_ns": began_ns, "ended_ns": now_ns(), "answer": answer}
+
     def plan(self, request: dict[str, Any], cluster: Cluster) -> str:
         return base64.b64encode(encode(cluster.plan(request["table"]))).decode()
 
@@ -236,13 +242,11 @@ class Driver:
         except IndexError:
             cluster = connect(target)
         try:
-            answer = getattr(self, request["do"])(request, cluster)
+            line = {"answer": getattr(self, request["do"])(request, cluster)}
         except LeaseholdError as error:
-            kind = type(error).__name__
-            self._say({"id": request["id"], "error": {"kind": kind, "code": error.code, "text": error.text}})
-        else:
-            self._say({"id": request["id"], "answer": answer})
-        idle.append(cluster)
+            line = {"error": {"kind": type(error).__name__, "code": error.code, "text": error.text}}
+        idle.append(cluster)  # before the answer, so that the next request of the same kind has open connections
+        self._say({"id": request["id"], **line})
 
 
 def main() -> None:
