@@ -132,6 +132,8 @@ class NetworkCluster:
         self.hosts = Hosts(*self.coordinators, *self.nodes, *self.beside, CLIENT)
         self.names: dict[int, str] = {}
         """Of the nodes, by id: these never change."""
+        self.called: dict[str, str] = {}
+        """The names of nodes on machines that came in the place of others, by host."""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._remotes: dict[str, Remote] = {}
 
@@ -199,7 +201,12 @@ class NetworkCluster:
         """More of the command of a process."""
         if name == COORDINATOR:
             return ["--advertise", self.address(PROXY)]  # so it proves that address, too, to the node behind it
-        return ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
+        return [
+            "--name",
+            self.called.get(name, name),
+            "--coordinator",
+            self.address(PROXY if name == BEHIND_PROXY else COORDINATOR),
+        ]
 
     def _spawn(self, name: str, *command: str) -> None:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("LEASEHOLD_", "ETCD_"))}

@@ -14,29 +14,21 @@ pytestmark = [pytest.mark.processes, pytest.mark.long]
 LOST, ANEW = "node-2", "node-2-anew"
 
 
-class Burning(NetworkCluster):
-    """Three nodes; the machine of one may be lost, and the empty one in its place goes by another name."""
-
-    anew = False
-
-    def _words(self, name: str) -> list[str]:
-        words = super()._words(name)
-        return [ANEW if word == LOST and self.anew else word for word in words]
-
-
 @pytest.fixture
-def burning(namespaces_available: None, tmp_path: Path) -> Iterator[Burning]:
-    with Burning(tmp_path / "cluster") as cluster:
+def burning(namespaces_available: None, tmp_path: Path) -> Iterator[NetworkCluster]:
+    with NetworkCluster(tmp_path / "cluster") as cluster:
         yield cluster
 
 
-def buckets(cluster: Burning, table: str) -> list[tuple[set[str], set[str]]]:
+def buckets(cluster: NetworkCluster, table: str) -> list[tuple[set[str], set[str]]]:
     """The replicas of each bucket, and those that are in sync."""
     rows = cluster.query(f"SHOW BUCKETS OF {table}")
     return [(set(str(row[1]).split(", ")), set(str(row[2]).split(", "))) for row in rows]
 
 
-def test_a_machine_lost_for_good_is_replaced_by_those_that_are_left_and_by_an_empty_one(burning: Burning) -> None:
+def test_a_machine_lost_for_good_is_replaced_by_those_that_are_left_and_by_an_empty_one(
+    burning: NetworkCluster,
+) -> None:
     burning.run("ALTER CLUSTER SET replace_after = '5s'")
     burning.run("CREATE DATABASE d")
     table = "d.t"
@@ -46,7 +38,7 @@ def test_a_machine_lost_for_good_is_replaced_by_those_that_are_left_and_by_an_em
     burning.kill(LOST)
     shutil.rmtree(burning.directory / LOST)
     burning.append(table, {"a": list(range(100, 200))})
-    burning.anew = True
+    burning.called[LOST] = ANEW
     burning.start(LOST)
 
     def is_whole() -> bool:

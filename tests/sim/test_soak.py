@@ -3,9 +3,16 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
+import pytest
 
+from leasehold.client.coordinators import Coordinators
+from leasehold.core.words.messages import Rows, ScanPlan
+from leasehold.ids import Revision
+from tests.soak.copies import under_way_if_expendable, wrong_copies
 from tests.soak.ledger import KEYS_PER_APPEND, TableLedger
 from tests.soak.simulated import Simulated
 
@@ -60,3 +67,58 @@ def test_the_ledger_notices_what_is_not_there_exactly_once() -> None:
     table.refused(third)
     assert found(table, one + two, table.must_be_seen()) == "nothing"
     assert "had been refused" in found(table, one + three, table.must_be_seen())
+
+
+class Told(Coordinators):
+    """A cluster of four nodes with a table of one bucket and one segment, which answers what it is told to."""
+
+    def __init__(
+        self, in_sync: str = "a, b", copies: int = 2, holders: tuple[int, ...] = (1, 2), **states: str
+    ) -> None:
+        self._holders = holders
+        states = dict.fromkeys("abcd", "ACTIVE") | states
+        self._answers: dict[str, list[dict[str, str | int | None]]] = {
+            "SHOW NODES": [
+                {"id": number, "name": name, "state": state, "drain": None if name != "d" else "2 buckets left"}
+                for number, (name, state) in enumerate(states.items(), 1)
+            ],
+            "SHOW TABLES": [{"database": "d", "table": "t", "replication": 2}],
+            "SHOW BUCKETS OF d.t": [{"replicas": "a, b", "in_sync": in_sync, "copies": copies}],
+            "SHOW REBALANCE": [{"state": "PLANNED"}],
+            "SHOW REPAIRS": [{"work": "COPIES"}],
+        }
+
+    def sql(self, text: str) -> Rows:  # type: ignore[override]
+        rows = self._answers[text]
+        return Rows(columns=tuple(rows[0]), rows=tuple(tuple(row.values()) for row in rows), revision=Revision(9))
+
+    def plan(self, name: str) -> ScanPlan:  # type: ignore[override]
+        return SimpleNamespace(segments=[SimpleNamespace(holders=self._holders)])  # type: ignore[return-value]
+
+
+def test_a_machine_may_be_lost_while_another_that_serves_holds_what_it_holds() -> None:
+    assert under_way_if_expendable(Told(a="DOWN"), "a") == ["drain", "repair"]
+    assert under_way_if_expendable(Told(a="DOWN", b="DOWN"), "a") is None, "two at once hold all copies"
+    assert under_way_if_expendable(Told(a="ACTIVE", holders=(1,)), "a") is None, "its lease has not ended yet"
+    assert under_way_if_expendable(Told(a="DOWN", holders=(1,)), "b") is None, "only the one that is down holds it"
+
+
+@pytest.mark.parametrize(
+    ("told", "files", "wrong"),
+    [
+        (Told(), 2, ""),
+        (Told(in_sync="a"), 2, "'in_sync': 'a'"),
+        (Told(copies=1), 2, "'copies': 1"),
+        (Told(copies=3), 2, "'copies': 3"),
+        (Told(b="DOWN"), 2, "'replicas': 'a, b'"),
+        (Told(), 3, "3 files of segments, 2 are wanted"),
+        (Told(), 1, "1 files of segments, 2 are wanted"),
+    ],
+)
+def test_a_copy_too_few_or_too_many_is_noticed(told: Told, files: int, wrong: str, tmp_path: Path) -> None:
+    for number in range(files):
+        folder = tmp_path / f"node-{number}" / "segments" / "1"
+        folder.mkdir(parents=True)
+        (folder / "0.parquet").touch()
+    assert wrong in "; ".join(wrong_copies(told, tmp_path))
+    assert bool(wrong) == bool(wrong_copies(told, tmp_path))

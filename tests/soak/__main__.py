@@ -16,11 +16,13 @@ from typing import Any, NoReturn
 
 from leasehold.cli.output import note, say, show_json, show_table
 from leasehold.limits.units import SECOND_NS
+from tests.soak.copies import WORKS
 from tests.soak.faults import now_ns
 from tests.soak.grounds import why_no_network
 from tests.soak.real import Real, soak
 from tests.soak.simulated import Simulated
 
+LOST = ("machines lost", *(f"machines lost in a {what}" for what in WORKS))
 FIRST_SEED = 1_000
 NS_PER_MINUTE = 60 * SECOND_NS
 ROWS = ("seconds", "seeds", "steps", "faults", "statements", "batches_checked", "violations")
@@ -84,6 +86,7 @@ def real(seed: int, minutes: float, keep: Path | None, campaign: Simulated | Non
         "steps": done.steps,
         "network": why or "broken too",
         "faults": dict(sorted(done.faults.items())),
+        **{what.replace(" ", "_"): done.counts[what] for what in LOST},
         "statements": done.counts["statements"],
         "writes": done.counts["appends"],
         "scans": done.counts["scans"],

@@ -23,7 +23,7 @@ from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
 from leasehold.core.words.messages import Execute, Receipt, Rows
 from leasehold.core.words.statements import fold
 from leasehold.errors import Definite, Indefinite, LeaseholdError, OutcomeUnknown
-from leasehold.ids import LoginToken, StatementId
+from leasehold.ids import LoginToken, StatementId, TransactionId
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.catalog_operations import CatalogAnswer
 from leasehold.testing.linearizability import CatalogObject
@@ -31,7 +31,9 @@ from leasehold.testing.statements import DATABASES, TABLES, VIEWS, some_statemen
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
+from tests.netns.remote import wait_until
 from tests.soak.checks import Checks
+from tests.soak.copies import under_way_if_expendable, wrong_copies
 from tests.soak.ledger import KEYS_PER_APPEND, Ledger, TableLedger, Told
 
 COLUMN = "c"
@@ -41,6 +43,8 @@ SOAKED = {
 }
 """Tables that stay; of the second one a column comes and goes."""
 ALTERED = "soak.altered"
+CHANGING = "changing"
+"""Stands for the tables that clients make, alter and drop."""
 SCHEMA_CLIENTS = 3
 TIMEOUTS = (0.2, 2.0, 6.0)
 TIMEOUT_CHANCE = 0.2
@@ -49,6 +53,11 @@ FIRST_NUMBER = 1_000
 """Of rows in the tables that change; smaller ones are defaults of columns that came later."""
 STOP_NS = 20 * SECOND_NS
 ASK_NS = 2 * SECOND_NS
+WRITE_SECONDS = 5.0
+"""So long a write may take to end before a machine is lost, else it is not lost."""
+WHOLE_SECONDS = 40.0
+MOVE_SECONDS = 4.0
+REPLACE_AFTER = "5s"
 
 now_ns = BoottimeClock().now_ns
 
@@ -69,6 +78,7 @@ class Clients:
 
     def __init__(self, address: str, directory: Path, seed: int) -> None:
         self._address = address
+        self._directory = directory
         self._random = Random(seed)
         self._people = self._random.random() < 0.5
         """Whether the cluster has users: then the clients are its administrator, who changes them too."""
@@ -78,6 +88,10 @@ class Clients:
         self.ledger = Ledger()
         self.tables = {name: TableLedger() for name in SOAKED}
         self._written: set[int] = set()
+        self._writing = {name: threading.Lock() for name in (*SOAKED, CHANGING)}
+        """Held by whoever writes to that table, or to one of those that change."""
+        self._drawn: list[str] = []
+        """The ids of all writes."""
         self._threads: list[threading.Thread] = []
         self._checks = Checks(address, directory, self.ledger, self.tables, ALTERED)
 
@@ -92,7 +106,7 @@ class Clients:
             for text in ["CREATE DATABASE soak", *(f"CREATE TABLE {name} {what}" for name, what in SOAKED.items())]:
                 self._ask(cluster, text, modelled=False)
         works = [self._change_the_catalog] * SCHEMA_CLIENTS + [self._alter_a_column, self._use_changing_tables]
-        works += [self._read_a_view, self._ask_each_coordinator]
+        works += [self._read_a_view, self._ask_each_coordinator, self._move_buckets]
         for table in SOAKED:
             works += [_on(self._append, table), _on(self._scan, table)]
         for work in works:
@@ -109,6 +123,41 @@ class Clients:
             except LeaseholdError:
                 return False
         return True
+
+    def under_way_without(self, node: str) -> list[str] | None:
+        """What the cluster does as it loses a node whose process is dead; None if it may not lose it. While this looks,
+        nobody writes: a write that has begun earlier may still name the node as a holder."""
+        with contextlib.ExitStack() as stack:
+            for lock in self._writing.values():
+                if not lock.acquire(timeout=WRITE_SECONDS):
+                    return None
+                stack.callback(lock.release)
+            try:
+                with connect(self._address, timeout=WRITE_SECONDS) as cluster:
+                    return under_way_if_expendable(cluster, node)
+            except LeaseholdError:
+                return None
+
+    def wait_until_whole(self) -> None:
+        """All is mended and nobody writes any more: each bucket gets its copies, and there are no others."""
+        with connect(self._address) as cluster:
+            known = cluster.status()
+            for transaction in self._drawn:  # while one is open that its client has given up, files are kept for it
+                with contextlib.suppress(LeaseholdError):
+                    cluster.try_abort(known.cluster_id, TransactionId(transaction))
+            for one in known.nodes:
+                if one.state == "ACTIVE":
+                    cluster.sql(f"ALTER NODE {one.id} UNDRAIN")
+            cluster.sql(f"ALTER CLUSTER SET replace_after = '{REPLACE_AFTER}'")
+            wrong: list[str] = []
+
+            def is_whole() -> bool:
+                wrong[:] = wrong_copies(cluster, self._directory)
+                return not wrong
+
+            wait_until(
+                is_whole, said=lambda: f"whole buckets; {len(wrong)} are not: {wrong[:3]}", seconds=WHOLE_SECONDS
+            )
 
     def tally(self) -> dict[str, Any]:
         """What has been done so far, and what was wrong with it."""
@@ -135,7 +184,7 @@ class Clients:
 
     def _live(self, work: Callable[[Cluster, Random], None], random: Random) -> None:
         """One thread: again and again until it is told to stop. What is not an error of ours is a violation."""
-        with connect(self._address) as cluster:
+        with Cluster(self._address, on_new_id=self._drawn.append) as cluster:
             while not self._stopped.wait(random.random() / 2):
                 try:
                     work(cluster, random)
@@ -170,6 +219,15 @@ class Clients:
     def _change_the_catalog(self, cluster: Cluster, random: Random) -> None:
         timeout = random.choice(TIMEOUTS) if random.random() < TIMEOUT_CHANCE else None
         self._ask(cluster, some_statement(random, people=self._people), modelled=True, timeout=timeout)
+
+    def _move_buckets(self, cluster: Cluster, random: Random) -> None:
+        """So that machines are lost in the middle of that, and that of a lost one is replaced within seconds."""
+        self._stopped.wait(random.random() * MOVE_SECONDS)
+        node = random.choice(cluster.status().nodes).id
+        moves = (f"ALTER NODE {node} DRAIN", f"ALTER NODE {node} UNDRAIN", "ALTER CLUSTER REBALANCE")
+        self._ask(
+            cluster, random.choice((*moves, f"ALTER CLUSTER SET replace_after = '{REPLACE_AFTER}'")), modelled=False
+        )
 
     def _alter_a_column(self, cluster: Cluster, random: Random) -> None:
         """Its readers know what they must see: nobody else alters this table."""
@@ -213,13 +271,15 @@ class Clients:
         number = self.tables[table].begin(random.choice((1, 10, random.randint(1, KEYS_PER_APPEND))))
         keys = self.tables[table].keys(number)
         self.ledger.count("appends")
+        rows = pa.table({"k": keys, "v": [f"row {key}" for key in keys]})
         try:
-            rows = cluster.table(table).append(pa.table({"k": keys, "v": [f"row {key}" for key in keys]}))
+            with self._writing[table]:
+                appended = cluster.table(table).append(rows)
         except Definite:
             self.tables[table].refused(number)
             raise
-        if rows != len(keys):
-            self.ledger.violated(f"INV-WRITE-2: {len(keys)} rows appended to {table}, {rows} acknowledged")
+        if appended != len(keys):
+            self.ledger.violated(f"INV-WRITE-2: {len(keys)} rows appended to {table}, {appended} acknowledged")
         self.tables[table].committed(number)
 
     def _scan(self, table: str, cluster: Cluster, random: Random) -> None:
@@ -244,7 +304,7 @@ class Clients:
         self.ledger.count("numbers")
         self._written.add(number)
         numbers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-        with contextlib.suppress(LeaseholdError):
+        with contextlib.suppress(LeaseholdError), self._writing[CHANGING]:
             table.append(pa.table({column: pa.array([number], pa.int32()) for column in numbers}))
         read = cluster.table(name).scan().read_all()
         still = [column for column in numbers if column in read.column_names]  # others alter the table meanwhile
@@ -276,9 +336,9 @@ def requests() -> Iterator[dict[str, Any]]:
 def main(address: str, directory: str, seed: str) -> None:
     clients = Clients(address, Path(directory), int(seed))
     for request in requests():
-        line: dict[str, Any] = {"id": request["id"]}
+        line: dict[str, Any] = {"id": request.pop("id")}
         try:
-            line["answer"] = getattr(clients, request["do"])()
+            line["answer"] = getattr(clients, request.pop("do"))(**request)
         except LeaseholdError as error:
             line["error"] = {"kind": type(error).__name__, "code": error.code, "text": error.text}
         except AssertionError as error:

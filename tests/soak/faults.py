@@ -9,8 +9,9 @@ from random import Random
 
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
-from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES
-from tests.soak.grounds import Ground, wait_until_ended, way_to_the_coordinator
+from tests.netns.cluster import BEHIND_PROXY, CLIENT
+from tests.netns.remote import Remote
+from tests.soak.grounds import NODES, Ground, wait_until_ended, way_to_the_coordinator
 
 BROKEN_MAX = 2
 PAUSES_S = (0.1, 1.0, 5.0)
@@ -25,12 +26,14 @@ class EndedByItself(Exception):
 
 
 class Faults:
-    """Breaks `ground`; writes down in `journal` what it did and when, by the clock of the serve logs."""
+    """Breaks `ground`; writes down in `journal` what it did and when, by the clock of the serve logs. Asks `clients`
+    which nodes may be lost for good."""
 
-    def __init__(self, ground: Ground, random: Random, journal: Path) -> None:
+    def __init__(self, ground: Ground, random: Random, journal: Path, clients: Remote) -> None:
         self._ground = ground
         self._random = random
         self._journal = journal
+        self._clients = clients
         self._broken: dict[str, Callable[[], None]] = {}
         """How to mend what is broken, by what it is."""
         self._down: set[str] = set()
@@ -39,10 +42,13 @@ class Faults:
         self.disturbed: list[tuple[int, int]] = []
         """From when to when a coordinator, or a member of its store, was down, paused or just back."""
         self.counts: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        """Machines for which others came, and what was under way as they were lost."""
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (3, self._kill_a_node),
             (1, self._stop_a_node),
             (3, self._pause_a_node),
+            (2, self._burn_machines),
             (1, self._kill_a_coordinator),
             (0.3, self._stop_a_coordinator),
             (0.7, self._pause_a_coordinator),
@@ -126,6 +132,26 @@ class Faults:
                 self._down.add(name)
                 self._ground.kill_below_supervisor(name)
                 self._break(name, "process of a node killed", f"{name}: reported", lambda: self._start(name))
+
+    def _burn_machines(self) -> None:
+        """Of one node or of two at once; whether others hold all that they held is known only afterwards."""
+        whole = [name for name in NODES if name not in self._broken]
+        names = self._random.sample(whole, min(len(whole), self._random.choice((1, 2))))
+        for name in names:
+            self._end(name, in_order=False)
+            kind = "machine burning" if len(names) == 1 else "machine burning with another"
+            self._break(name, kind, f"{name}: SIGKILL, to be lost", lambda name=name: self._exchange(name))
+
+    def _exchange(self, name: str) -> None:
+        """An empty machine comes in the place of one whose process is dead. If that alone holds some rows, as far as
+        anybody knows, it comes back as it was."""
+        under_way = self._clients.call("under_way_without", node=self._ground.called(name))
+        if under_way is not None:
+            self.lost.update(["machines lost", *(f"machines lost in a {what}" for what in under_way)])
+            anew = f"{name}-anew-{self.lost['machines lost']}"
+            self._note(f"{self._ground.called(name)} is lost for good, {anew} comes; under way: {under_way}")
+            self._ground.exchange(name, anew)
+        self._start(name)
 
     def _stop_a_node(self) -> None:
         if (name := self._some_node()) is not None:

@@ -1,25 +1,33 @@
-"""Coordinators and three nodes as real processes that can be broken.
+"""Coordinators and four nodes as real processes that can be broken: one more than any table has replicas, so that a
+node can be drained.
 
 One coordinator is in network namespaces where root may make them, so that ways can be cut and slowed. Else, and with
 three coordinators and the store that they share, all is on this machine's loopback, without faults of the network.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Protocol, Self
 
-from leasehold.client.locate import COORDINATOR, read_cluster_file
+import msgspec
+
+from leasehold.client.locate import CLUSTER_FILE, COORDINATOR, read_cluster_file
 from leasehold.local.etcd import PROGRAM_VARIABLE
+from leasehold.local.files import write_whole
 from leasehold.local.members import LocalMembers
+from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
-from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES, PROXY, NetworkCluster
+from tests.netns.cluster import BEHIND_PROXY, CLIENT, PROXY, NetworkCluster
 from tests.netns.hosts import Hosts, Unavailable, check_available
 from tests.netns.remote import Machine, wait_until
 
 ENSURE_ETCD = Path(__file__).parents[2] / "tools" / "ensure-etcd"
+NODES = ("node-1", "node-2", "node-3", "node-4")
+"""The machines of nodes. On one that is exchanged, the node goes by another name."""
 ENDS_SECONDS = 20.0
 """So long a process may take to end when it is told to stop."""
 
@@ -52,6 +60,13 @@ class Ground(Protocol):
     def runs(self, name: str) -> bool: ...
     def slow(self, way: str, *, bytes_per_second: int | None = None, delay_seconds: float = 0.0) -> None: ...
     def wait_until_active(self) -> None: ...
+    def called(self, machine: str) -> str:
+        """The name of the node there."""
+        ...
+
+    def exchange(self, machine: str, name: str) -> None:
+        """Deletes the directory of a node that does not run. The next start there is that of a new node."""
+        ...
 
 
 class Here:
@@ -61,6 +76,12 @@ class Here:
         return list(words)
 
 
+class FourNodes(NetworkCluster):
+    """Of which one is behind a slow proxy."""
+
+    nodes = NODES
+
+
 class NetworkGround:
     """Each process on a host of its own."""
 
@@ -68,7 +89,7 @@ class NetworkGround:
     members = ()
 
     def __init__(self, directory: Path) -> None:
-        self._cluster = NetworkCluster(directory)
+        self._cluster = FourNodes(directory)
         self.directory = directory
         self.logs = f"logs are {directory}/*.log, serve logs {directory}/node-*/servelog"
         self.kill = self._cluster.kill
@@ -102,6 +123,13 @@ class NetworkGround:
     def wait_until_active(self) -> None:
         self._cluster.wait_until_active()
 
+    def called(self, machine: str) -> str:
+        return self._cluster.called.get(machine, machine)
+
+    def exchange(self, machine: str, name: str) -> None:
+        shutil.rmtree(self.directory / machine)
+        self._cluster.called[machine] = name
+
 
 class LocalGround:
     """All processes on the loopback interface, as `leasehold up` starts them."""
@@ -110,6 +138,7 @@ class LocalGround:
         self._local = LocalCluster(directory)
         self._count = coordinators
         self._meta = meta
+        self._called: dict[str, str] = {}
         self.coordinators: tuple[str, ...] = ()
         self.members: tuple[str, ...] = ()
         self.directory = directory
@@ -140,31 +169,44 @@ class LocalGround:
     def address(self) -> str:
         return ",".join(read_cluster_file(self.directory).coordinators.values())
 
+    def called(self, machine: str) -> str:
+        return self._called.get(machine, machine)
+
+    def exchange(self, machine: str, name: str) -> None:
+        shutil.rmtree(self._process(machine).directory)
+        known = read_cluster_file(self.directory)
+        nodes = (*(one for one in known.nodes if one != self.called(machine)), name)
+        write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(msgspec.structs.replace(known, nodes=nodes)))
+        self._called[machine] = name
+
+    def _process(self, name: str) -> Process:
+        return self._local.node(self.called(name))
+
     def start(self, name: str) -> None:
-        self._local.start(name)
+        self._local.start(self.called(name))
 
     def kill(self, name: str, *, waits: bool = True) -> None:
         if self.runs(name):
-            self._local.node(name).signal(signal.SIGKILL)
+            self._process(name).signal(signal.SIGKILL)
         if waits:
-            self._local.node(name).wait_until_gone()
+            self._process(name).wait_until_gone()
 
     def kill_below_supervisor(self, name: str, *, waits: bool = True) -> None:
-        self._local.node(name).kill_below_supervisor()
+        self._process(name).kill_below_supervisor()
         if waits:
-            self._local.node(name).wait_until_gone()
+            self._process(name).wait_until_gone()
 
     def terminate(self, name: str) -> None:
-        self._local.node(name).signal(signal.SIGTERM)
+        self._process(name).signal(signal.SIGTERM)
 
     def pause(self, name: str) -> None:
-        self._local.node(name).signal(signal.SIGSTOP)
+        self._process(name).signal(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        self._local.node(name).signal(signal.SIGCONT)
+        self._process(name).signal(signal.SIGCONT)
 
     def runs(self, name: str) -> bool:
-        return self._local.node(name).running() is not None
+        return self._process(name).running() is not None
 
     def slow(self, way: str, *, bytes_per_second: int | None = None, delay_seconds: float = 0.0) -> None:
         raise AssertionError("there is no proxy here")

@@ -23,7 +23,7 @@ from tests.soak.grounds import Ground, ground
 CLUSTER_SECONDS = 150
 """So long one cluster is broken: then a new one is made, so that a soak of hours needs no more disk or memory."""
 BROKEN_SECONDS_MIN = 10
-CHECK_SECONDS = 8
+CHECK_SECONDS = 25
 """About what it takes to mend a cluster and to check it."""
 STOP_TRIES = 3
 STALL_SECONDS = 0.02
@@ -118,12 +118,13 @@ def _one_cluster(one: Ground, real: Real, seed: int, end_ns: int, over: Callable
             clients = Remote(one.client(), *words)
             stack.callback(clients.close)
             clients.call("begin")
-            faults = Faults(one, random, one.directory / "journal")
+            faults = Faults(one, random, one.directory / "journal", clients)
             _break(faults, clients, real, max(end_ns, now_ns() + BROKEN_SECONDS_MIN * SECOND_NS), over)
             faults.heal()
             one.wait_until_active()
             _stop(clients)
             faults.answers_again()
+            clients.call("wait_until_whole")
             _judge(clients.call("check"), faults, real, stalls)
         except Violated:
             _write_down(one, clients)
@@ -134,6 +135,7 @@ def _one_cluster(one: Ground, real: Real, seed: int, end_ns: int, over: Callable
         finally:
             if faults is not None:
                 real.faults.update(faults.counts)
+                real.counts.update(faults.lost)
             if clients is not None:
                 with contextlib.suppress(Failed, AssertionError, OSError):
                     real.counts.update(clients.call("tally")["counts"])
