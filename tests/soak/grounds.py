@@ -5,6 +5,7 @@ One coordinator is in network namespaces where root may make them, so that ways 
 three coordinators and the store that they share, all is on this machine's loopback, without faults of the network.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -65,7 +66,8 @@ class Ground(Protocol):
         ...
 
     def exchange(self, machine: str, name: str) -> None:
-        """Deletes the directory of a node that does not run. The next start there is that of a new node."""
+        """Deletes the directory of a node that does not run, if it got so far that it has one. The next start there is
+        that of a new node."""
         ...
 
 
@@ -127,7 +129,8 @@ class NetworkGround:
         return self._cluster.called.get(machine, machine)
 
     def exchange(self, machine: str, name: str) -> None:
-        shutil.rmtree(self.directory / machine)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.directory / machine)
         self._cluster.called[machine] = name
 
 
