@@ -104,3 +104,16 @@ def test_a_network_that_cannot_be_cut_is_said_in_its_rows() -> None:
     found = {one.what: one.value for one in kills.figures(ask, kills.SMALLEST, "it needs root")}
     without = {what for what, value in found.items() if value == "it needs root"}
     assert without == {f"first append after {kills.CUT}", f"time without accepted writes after {kills.CUT}"}
+
+
+def test_faults_come_in_turn() -> None:
+    came: list[str] = []
+
+    def ask(fault: str, question: str) -> kills.Asked:
+        came.append(fault)
+        return kills.Asked(took_ms=1.0, since_fault_ms=1.0, is_fenced=False)
+
+    size = kills.Size(nothing=2, alone=2, out=1, questions=(kills.APPEND,))
+    assert len(list(kills.figures(ask, size))) == 3 + 4 + 4
+    nothing, out = [kills.NOTHING] * 3, [kills.TOGETHER, kills.PAUSED, kills.CUT]
+    assert came == [*nothing, kills.ALONE, *out, *nothing, kills.ALONE]
