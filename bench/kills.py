@@ -1,6 +1,6 @@
 """The first schema change, append and scan after a fault of one node: killed, paused, or cut off from everybody.
 
-Three nodes, and one client on another host with open connections. In a round node-1 meets a fault, and the client asks
+Four nodes, and one client on another host with open connections. In a round node-1 meets a fault, and the client asks
 at once. The schema change is a DROP TABLE, so it needs every node. The append and the scan go to tables with two copies
 of each bucket, of which node-1 holds some. Then the fault ends, and the next round begins once the node has a lease and
 all copies, with a new client: this one remembers which nodes were away.
@@ -219,4 +219,4 @@ def run(smallest: bool) -> list[Table]:
     ):
         bench.prepare()
         found = list(figures(bench.one, size, why_no_network()))
-        return [Table(title="After a fault of one node of three", figures=found)]
+        return [Table(title="After a fault of one node of four", figures=found)]

@@ -1,13 +1,15 @@
 """How fast buckets move to other nodes, and what is felt meanwhile: nodes are drained, one after the other.
 
-A drain copies all segments of one node to the two others. Beside it, the same files go over one connection of the
+A drain copies all segments of one node to the others. Beside it, the same files go over one connection of the
 loopback interface into files that are synced, one after the other: what the machine can do along the same way.
 
 Then nodes are drained at the rate that a cluster has by default, while one client scans, one appends and one changes a
 table. They do the same for as long while nothing moves, in turn.
 
-At last a node that is empty gets its share by a rebalance. The bytes of the files that are new on any node are compared
+Then a node that is empty gets its share by a rebalance. The bytes of the files that are new on any node are compared
 with the least that bring it within the tolerance.
+
+At last a node is killed, and the others make the copies that are lost with it.
 """
 
 import os
@@ -20,11 +22,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from tests.soak.grounds import LocalGround
+from tests.soak.grounds import NODES, LocalGround
 
 from bench.figures import Figure, Table, median, quantile, ratios, spread
 from bench.threads import Threads
+from leasehold.cli.questions import ask
+from leasehold.cli.repairs import ask_repairs
 from leasehold.client.cluster import Cluster, connect
+from leasehold.core.questions.repairs import COPIES
 from leasehold.core.words.messages import Rows
 from leasehold.limits.membership import SPREAD_PERCENT
 from leasehold.limits.replication import REPAIR_RATE, REPAIR_RATE_MAX
@@ -32,8 +37,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 MIB: Final = 1024 * 1024
-NODES: Final = ("node-1", "node-2", "node-3")
-MOVED, SCANNED, APPENDED, ALTERED = "bench.moved", "bench.scanned", "bench.appended", "bench.altered"
+MOVED, SCANNED, APPENDED, ALTERED = TABLES = ("bench.moved", "bench.scanned", "bench.appended", "bench.altered")
 TEXT_BYTES: Final = 256
 RATE_AIM: Final = 0.7
 FELT_AIM: Final = 1.5
@@ -45,8 +49,8 @@ PAUSE_S: Final = 0.01
 class Size(NamedTuple):
     """How many rows move, in so many appends, and how often."""
 
-    rows: int = 1_200_000
-    appends: int = 6
+    rows: int = 4_800_000
+    appends: int = 24
     rounds: int = 2
 
 
@@ -54,7 +58,7 @@ SMALLEST = Size(rows=600, appends=1, rounds=1)
 
 
 class Bench:
-    """Three nodes, and a table of two replicas."""
+    """Nodes, and a table of two replicas."""
 
     def __init__(self, ground: LocalGround, cluster: Cluster, size: Size) -> None:
         self._ground = ground
@@ -69,6 +73,8 @@ class Bench:
         self.without: dict[str, list[float]] = {kind: [] for kind in CALLS}
         self.moved_mib = self.least_mib = 0.0
         """What a rebalance moved, and what it had to."""
+        self.repaired = self.copied = 0.0
+        """MiB per second of a repair, and of a plain copy."""
 
     def prepare(self) -> None:
         two = "TBLPROPERTIES ('replication' = '2')"
@@ -86,10 +92,33 @@ class Bench:
         self._cluster.sql(f"ALTER CLUSTER SET repair_rate = '{REPAIR_RATE_MAX}'")
         for _ in range(self._size.rounds):
             node = self._next_node()
-            files = list((self._ground.directory / node / "segments").rglob("*.parquet"))
-            mib = sum(one.stat().st_size for one in files) / MIB
-            self.theirs.append(mib / copied_s(files, scratch))
+            mib, copied = self._copied(node, scratch)
+            self.theirs.append(copied)
             self.ours.append(mib / self._drained_s(node))
+
+    def compare_repair(self, scratch: Path) -> None:
+        """As `compare_rates`, from the first copy after a node was killed until all segments have their copies."""
+        self._cluster.sql(f"ALTER CLUSTER SET repair_rate = '{REPAIR_RATE_MAX}', replace_after = '5s'")
+        node = self._next_node()
+        mib, self.copied = self._copied(node, scratch)
+        self._ground.kill(node)
+        while all(one["work"] != COPIES for one in ask_repairs(self._cluster)):
+            sleep_ns(POLL_NS)
+        began_ns = BoottimeClock().now_ns()
+        while not all(self._is_whole_without(node, table) for table in TABLES):
+            sleep_ns(POLL_NS)
+        self.repaired = mib * SECOND_NS / (BoottimeClock().now_ns() - began_ns)
+
+    def _is_whole_without(self, node: str, table: str) -> bool:
+        """Whether all replicas of a table are in sync and none is on the node."""
+        buckets = ask(self._cluster, f"SHOW BUCKETS OF {table}")
+        return all(one["replicas"] == one["in_sync"] and node not in one["replicas"].split(", ") for one in buckets)
+
+    def _copied(self, node: str, scratch: Path) -> tuple[float, float]:
+        """The MiB of a node's segments, and how many of them a plain copy moves per second."""
+        files = list((self._ground.directory / node / "segments").rglob("*.parquet"))
+        mib = sum(one.stat().st_size for one in files) / MIB
+        return mib, mib / copied_s(files, scratch)
 
     def compare_calls(self) -> None:
         """At the default rate, and for as long without a drain, in turn."""
@@ -126,7 +155,7 @@ class Bench:
         """The segments that the manifest names, by the nodes that hold them, with their bytes."""
         numbers = {one.id: one.name for one in self._cluster.status().nodes}
         found: dict[str, dict[str, int]] = {name: {} for name in NODES}
-        for table in (MOVED, SCANNED, APPENDED, ALTERED):
+        for table in TABLES:
             for segment in self._cluster.plan(table).segments:
                 for holder in segment.holders:
                     found[numbers[holder]][segment.id] = segment.size_bytes
@@ -153,6 +182,14 @@ class Bench:
                 holds=during <= FELT_AIM * without,
             )
 
+        yield Figure(
+            what="segments of a node that was lost, as fast as it goes",
+            value=f"{self.repaired:.0f} MiB/s",
+            peer=f"{self.copied:.0f} MiB/s for a copy of these files over loopback",
+            ratio=f"{self.repaired / self.copied:.2f}",
+            aim=f"at least {RATE_AIM}",
+            holds=self.repaired >= RATE_AIM * self.copied,
+        )
         ratio = self.moved_mib / self.least_mib
         yield Figure(
             what="moved by a rebalance to an empty node",
@@ -274,4 +311,5 @@ def run(smallest: bool) -> list[Table]:
             bench.compare_rates(scratch)
             bench.compare_calls()
             bench.compare_bytes()
+            bench.compare_repair(scratch)
             return [Table(title=f"Nodes drained in turn, {size.rounds} times", figures=list(bench.figures()))]
