@@ -27,9 +27,7 @@ from tests.soak.grounds import NODES, LocalGround
 from bench.figures import Figure, Table, median, quantile, ratios, spread
 from bench.threads import Threads
 from leasehold.cli.questions import ask
-from leasehold.cli.repairs import ask_repairs
 from leasehold.client.cluster import Cluster, connect
-from leasehold.core.questions.repairs import COPIES
 from leasehold.core.words.messages import Rows
 from leasehold.limits.membership import SPREAD_PERCENT
 from leasehold.limits.replication import REPAIR_RATE, REPAIR_RATE_MAX
@@ -38,6 +36,7 @@ from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 MIB: Final = 1024 * 1024
 MOVED, SCANNED, APPENDED, ALTERED = TABLES = ("bench.moved", "bench.scanned", "bench.appended", "bench.altered")
+REPLICATION: Final = 2
 TEXT_BYTES: Final = 256
 RATE_AIM: Final = 0.7
 FELT_AIM: Final = 1.5
@@ -77,7 +76,7 @@ class Bench:
         """MiB per second of a repair, and of a plain copy."""
 
     def prepare(self) -> None:
-        two = "TBLPROPERTIES ('replication' = '2')"
+        two = f"TBLPROPERTIES ('replication' = '{REPLICATION}')"
         self._cluster.sql("CREATE DATABASE bench")
         self._cluster.sql(f"CREATE TABLE {MOVED} (k BIGINT, v STRING) CLUSTERED BY (k) INTO 12 BUCKETS {two}")
         for name in (SCANNED, APPENDED, ALTERED):
@@ -97,22 +96,22 @@ class Bench:
             self.ours.append(mib / self._drained_s(node))
 
     def compare_repair(self, scratch: Path) -> None:
-        """As `compare_rates`, from the first copy after a node was killed until all segments have their copies."""
+        """As `compare_rates`, from when the buckets of a killed node get other replicas until these are in sync."""
         self._cluster.sql(f"ALTER CLUSTER SET repair_rate = '{REPAIR_RATE_MAX}', replace_after = '5s'")
         node = self._next_node()
         mib, self.copied = self._copied(node, scratch)
         self._ground.kill(node)
-        while all(one["work"] != COPIES for one in ask_repairs(self._cluster)):
+        while all(len(replicas) == REPLICATION for replicas, _ in self._buckets()):
             sleep_ns(POLL_NS)
         began_ns = BoottimeClock().now_ns()
-        while not all(self._is_whole_without(node, table) for table in TABLES):
+        while any(replicas != in_sync or node in replicas for replicas, in_sync in self._buckets()):
             sleep_ns(POLL_NS)
         self.repaired = mib * SECOND_NS / (BoottimeClock().now_ns() - began_ns)
 
-    def _is_whole_without(self, node: str, table: str) -> bool:
-        """Whether all replicas of a table are in sync and none is on the node."""
-        buckets = ask(self._cluster, f"SHOW BUCKETS OF {table}")
-        return all(one["replicas"] == one["in_sync"] and node not in one["replicas"].split(", ") for one in buckets)
+    def _buckets(self) -> list[tuple[list[str], list[str]]]:
+        """The replicas of each bucket, and those that are in sync."""
+        shown = [one for table in TABLES for one in ask(self._cluster, f"SHOW BUCKETS OF {table}")]
+        return [(one["replicas"].split(", "), one["in_sync"].split(", ")) for one in shown]
 
     def _copied(self, node: str, scratch: Path) -> tuple[float, float]:
         """The MiB of a node's segments, and how many of them a plain copy moves per second."""

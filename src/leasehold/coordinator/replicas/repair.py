@@ -83,7 +83,7 @@ class Repair:
         others = self._fleet(catalog).able & self._leased() - {node}
         if not others or not catalog.settings.replace_after_ns:
             return None
-        return max(0, self._absences.leased_ns(node, now_ns) + catalog.settings.replace_after_ns - now_ns)
+        return max(0, self._absences.counts_from_ns(node, now_ns) + catalog.settings.replace_after_ns - now_ns)
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         """Notes what a revision makes due."""

@@ -10,9 +10,11 @@ def test_a_node_is_away_once_it_has_held_no_lease_for_so_long():
     absences.look((1, 2, 3), {1, 2}, 100)
     absences.look((1, 2, 3), {1}, 105)
     assert absences.away(LONG, 109) == set()
-    assert absences.away(LONG, 110) == {2, 3}, "one that never held a lease is counted from the first look"
-    absences.look((1, 2, 3), {1, 2}, 112)
-    assert absences.away(LONG, 112) == {3}
+    assert absences.away(LONG, 110) == {3}, "one that never held a lease is counted from the first look"
+    assert absences.away(LONG, 114) == {3}, "one that was seen with a lease is counted from the look that misses it"
+    assert absences.away(LONG, 115) == {2, 3}
+    absences.look((1, 2, 3), {1, 2}, 115)
+    assert absences.away(LONG, 115) == {3}
 
 
 def test_a_process_that_starts_again_and_again_without_a_lease_does_not_count():
