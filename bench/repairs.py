@@ -115,7 +115,10 @@ class Bench:
 
     def _copied(self, node: str, scratch: Path) -> tuple[float, float]:
         """The MiB of a node's segments, and how many of them a plain copy moves per second."""
-        files = list((self._ground.directory / node / "segments").rglob("*.parquet"))
+        held = self._files()[node]  # other files may go at any time
+        found = (self._ground.directory / node / "segments").rglob("*.parquet")
+        files = [one for one in found if one.stem in held]
+        assert len(files) == len(held)
         mib = sum(one.stat().st_size for one in files) / MIB
         return mib, mib / copied_s(files, scratch)
 

@@ -49,7 +49,7 @@ def test_status_says_what_it_promises(directory: Path) -> None:
     status = leasehold("status", "-o", "json", directory=directory).json()
     assert set(status) == {
         *("cluster_id", "term", "revision", "bound_ms", "coordinators", "nodes"),
-        *("anybody_may_join", "clock_ahead_s", "segments_short", "segments_lost", "store_warnings"),
+        *("anybody_may_join", "clock_ahead_s", "segments_short", "segments_lost", "store_warnings", "repairs"),
     }
     assert status["bound_ms"] == 4000
     assert [(one["name"], one["role"]) for one in status["coordinators"]] == [("coordinator", "LEADER")]
