@@ -28,7 +28,6 @@ from bench.figures import Figure, Table, median, quantile, ratios, spread
 from bench.threads import Threads
 from leasehold.cli.questions import ask
 from leasehold.client.cluster import Cluster, connect
-from leasehold.core.words.messages import Rows
 from leasehold.limits.membership import SPREAD_PERCENT
 from leasehold.limits.replication import REPAIR_RATE, REPAIR_RATE_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -72,8 +71,9 @@ class Bench:
         self.without: dict[str, list[float]] = {kind: [] for kind in CALLS}
         self.moved_mib = self.least_mib = 0.0
         """What a rebalance moved, and what it had to."""
-        self.repaired = self.copied = 0.0
-        """MiB per second of a repair, and of a plain copy."""
+        self.repaired: list[float] = []
+        """MiB per second of a repair; `copied` of a plain copy."""
+        self.copied: list[float] = []
 
     def prepare(self) -> None:
         two = f"TBLPROPERTIES ('replication' = '{REPLICATION}')"
@@ -99,14 +99,15 @@ class Bench:
         """As `compare_rates`, from when the buckets of a killed node get other replicas until these are in sync."""
         self._cluster.sql(f"ALTER CLUSTER SET repair_rate = '{REPAIR_RATE_MAX}', replace_after = '5s'")
         node = self._next_node()
-        mib, self.copied = self._copied(node, scratch)
+        mib, copied = self._copied(node, scratch)
+        self.copied.append(copied)
         self._ground.kill(node)
         while all(len(replicas) == REPLICATION for replicas, _ in self._buckets()):
             sleep_ns(POLL_NS)
         began_ns = BoottimeClock().now_ns()
         while any(replicas != in_sync or node in replicas for replicas, in_sync in self._buckets()):
             sleep_ns(POLL_NS)
-        self.repaired = mib * SECOND_NS / (BoottimeClock().now_ns() - began_ns)
+        self.repaired.append(mib * SECOND_NS / (BoottimeClock().now_ns() - began_ns))
 
     def _buckets(self) -> list[tuple[list[str], list[str]]]:
         """The replicas of each bucket, and those that are in sync."""
@@ -149,9 +150,7 @@ class Bench:
         self.moved_mib = sum(new) / MIB
 
     def _is_rebalancing(self) -> bool:
-        shown = self._cluster.sql("SHOW CLUSTER")
-        assert isinstance(shown, Rows)
-        return {row[0]: row[1] for row in shown.rows}["rebalancing"] == "yes"
+        return {one["setting"]: one["value"] for one in ask(self._cluster, "SHOW CLUSTER")}["rebalancing"] == "yes"
 
     def _files(self) -> dict[str, dict[str, int]]:
         """The segments that the manifest names, by the nodes that hold them, with their bytes."""
@@ -164,15 +163,7 @@ class Bench:
         return found
 
     def figures(self) -> Iterator[Figure]:
-        rates = ratios(self.ours, self.theirs)
-        yield Figure(
-            what="segments of a drained node, as fast as it goes",
-            value=spread(self.ours, "MiB/s", 0),
-            peer=f"{spread(self.theirs, 'MiB/s', 0)} for a copy of these files over loopback",
-            ratio=f"{median(rates):.2f}",
-            aim=f"at least {RATE_AIM}",
-            holds=median(rates) >= RATE_AIM,
-        )
+        yield _rate("segments of a drained node, as fast as it goes", self.ours, self.theirs)
         for kind in CALLS:
             during, without = quantile(self.during[kind], 0.99), quantile(self.without[kind], 0.99)
             yield Figure(
@@ -183,15 +174,7 @@ class Bench:
                 aim=f"at most {FELT_AIM}",
                 holds=during <= FELT_AIM * without,
             )
-
-        yield Figure(
-            what="segments of a node that was lost, as fast as it goes",
-            value=f"{self.repaired:.0f} MiB/s",
-            peer=f"{self.copied:.0f} MiB/s for a copy of these files over loopback",
-            ratio=f"{self.repaired / self.copied:.2f}",
-            aim=f"at least {RATE_AIM}",
-            holds=self.repaired >= RATE_AIM * self.copied,
-        )
+        yield _rate("segments of a node that was lost, as fast as it goes", self.repaired, self.copied)
         ratio = self.moved_mib / self.least_mib
         yield Figure(
             what="moved by a rebalance to an empty node",
@@ -218,6 +201,18 @@ class Bench:
 
     def _drain_of(self, node: str) -> str:
         return next(one.stage for one in self._cluster.status().nodes if one.name == node)
+
+
+def _rate(what: str, ours: list[float], theirs: list[float]) -> Figure:
+    ratio = median(ratios(ours, theirs))
+    return Figure(
+        what=what,
+        value=spread(ours, "MiB/s", 0),
+        peer=f"{spread(theirs, 'MiB/s', 0)} for a copy of these files over loopback",
+        ratio=f"{ratio:.2f}",
+        aim=f"at least {RATE_AIM}",
+        holds=ratio >= RATE_AIM,
+    )
 
 
 def _scan(cluster: Cluster, _: int) -> None:

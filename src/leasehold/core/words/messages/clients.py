@@ -42,8 +42,8 @@ class Execute(ClientRequest, frozen=True, kw_only=True, tag="execute/1"):
     timeout_ns: int | None = None
     """How long it may take at most, from its arrival on; None for as long as it takes."""
     term: Term | None = None
-    """The leader of this term begins it, and no other one: a copy that comes late, to the leader of another term, must
-    not run a statement that was refused or had nothing to do before. None: whoever leads begins it."""
+    """Only the leader of this term may begin the statement; None for any leader. A statement that was refused, or had
+    nothing to do, leaves no record. So a late copy of it could run under the leader of another term."""
 
 
 class AskOutcome(ClientRequest, frozen=True, kw_only=True, tag="ask-outcome/1"):
