@@ -50,6 +50,6 @@ def test_once_a_node_is_whole_another_can_be_destroyed(tmp_path: Path) -> None:
         running.restart(away)
         whole = leasehold("node", "wait", away, "--whole", *where, "-o", "json")
         assert (whole.code, whole.json()["segments_short"]) == (0, 0)
-        shutil.rmtree(running.local.node(first).directory / "segments")
         running.kill(first)
+        shutil.rmtree(running.local.node(first).directory / "segments")
         wait_until(lambda: rows(cluster) == list(range(2 * ROWS)))
