@@ -37,6 +37,7 @@ class ErrorCode(StrEnum):
     BAD_BUCKETS = auto()
     BAD_CALL = auto()
     BAD_CAPABILITIES = auto()
+    BAD_CERTIFICATE = auto()
     BAD_CLUSTER_ID = auto()
     BAD_COMMENT = auto()
     BAD_CONFIG = auto()

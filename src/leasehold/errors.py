@@ -176,6 +176,12 @@ class BadSettings(Definite):
     default_code = ErrorCode.BAD_SETTINGS
 
 
+class BadCertificate(BadSettings):
+    """A certificate, its key or its file that can't be used. The text never holds what is in a file with a key."""
+
+    default_code = ErrorCode.BAD_CERTIFICATE
+
+
 class CheckFailed(Definite):
     """A check that a person asked for did not hold."""
 

@@ -23,6 +23,7 @@ import typer
 from leasehold.cli.backup import backup as backup_command
 from leasehold.cli.backup import recover as recover_command
 from leasehold.cli.backup import restore as restore_command
+from leasehold.cli.ca import ca as ca_commands
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
 from leasehold.cli.leader import leader as leader_commands
@@ -66,6 +67,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up")(up_command)
+app.add_typer(ca_commands, name="ca")
 app.add_typer(chaos_commands, name="chaos")
 app.add_typer(leader_commands, name="leader")
 app.add_typer(meta_commands, name="meta")

@@ -1,6 +1,7 @@
 """Relations between the bounds, asserted when the package is imported."""
 
 from leasehold.limits import (
+    certificates,
     clients,
     etcd,
     flight,
@@ -197,3 +198,4 @@ assert log.LEADERSHIP_BEAT_NS * 3 < log.LEADERSHIP_DURATION_MIN_NS, "a leadershi
 assert lease.LEADER_POLL_NS < lease.LEADER_COURTESY_NS < lease.LEADER_ASIDE_NS, "a successor looks up in time"
 assert lease.LEADER_POLL_NS <= log.LEADERSHIP_BEAT_NS, "a challenger sees every beat in time"
 assert log.STORE_REQUEST_NS > log.STORE_ENDPOINTS_MAX * log.STORE_TRY_NS, "each member is asked once"
+assert 0 < certificates.CERTIFICATE_DAYS <= certificates.CERTIFICATE_DAYS_MAX < certificates.AUTHORITY_DAYS

@@ -1,0 +1,22 @@
+"""Bounds of certificates."""
+
+from typing import Final
+
+from leasehold.limits.units import MINUTE_NS
+
+CERTIFICATE_DAYS: Final = 90
+CERTIFICATE_DAYS_MAX: Final = 398
+"""As browsers allow for certificates of servers."""
+AUTHORITY_DAYS: Final = 3_650
+CERTIFICATE_SKEW_NS: Final = MINUTE_NS
+"""How long before its issue a certificate begins: the clocks of the machines may differ."""
+CERTIFICATE_FILE_BYTES_MAX: Final = 128 * 1024
+"""A larger file is refused unread."""
+CERTIFICATE_CHAIN_MAX: Final = 8
+"""Certificates in the identity file of a bundle: its own, and those of intermediate authorities."""
+CERTIFICATE_ROOTS_MAX: Final = 16
+"""Authorities that a bundle trusts."""
+CERTIFICATE_RSA_BITS_MIN: Final = 2_048
+CERTIFICATE_CURVE_BITS_MIN: Final = 256
+CERTIFICATES_SHOWN_MAX: Final = 1_000
+"""Issued certificates that `leasehold ca show` lists."""
