@@ -1,5 +1,6 @@
 """One certificate or key: reads it, and tells what is in it. Whatever is in a file, only `BadCertificate` is raised."""
 
+import warnings
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.utils import CryptographyDeprecationWarning
 
 from leasehold.certificates.files import pem_blocks
 from leasehold.certificates.names import CertificateName, parse_authority_uri, parse_uri
@@ -81,10 +83,13 @@ def read_key(path: Path, block: bytes) -> PrivateKeyTypes:
 
 def _parsed(path: Path, block: bytes) -> x509.Certificate:
     try:
-        found = x509.load_pem_x509_certificate(block)
-        # These are read when they are asked for, and the values that can't be read show only then.
-        _ = (found.version, found.extensions, found.subject.rfc4514_string(), found.issuer.rfc4514_string())
-        _ = (found.not_valid_before_utc, found.not_valid_after_utc, found.serial_number, found.public_key())
+        with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
+            found = x509.load_pem_x509_certificate(block)
+            # These are read when they are asked for, and the values that can't be read show only then.
+            _ = (found.version, found.extensions, found.subject.rfc4514_string(), found.issuer.rfc4514_string())
+            _ = (found.not_valid_before_utc, found.not_valid_after_utc, found.public_key())
+            if found.serial_number <= 0:
+                raise ValueError("the serial number is not positive")
     except _REFUSALS as error:
         raise BadCertificate(
             f"{path} holds a certificate that can't be read", hint="`openssl x509 -text -in FILE` may say why"

@@ -155,6 +155,13 @@ def test_weak_signatures_are_refused(name, number):
     refused_as(leaf.key_pem + weak, f"own/identity.pem: signature: its hash is {name}")
 
 
+def test_a_negative_serial_number_is_refused_without_a_warning():
+    serial = LEAF.certificate.serial_number
+    positive = serial.to_bytes(serial.bit_length() // 8 + 1, "big")
+    der = LEAF.certificate.public_bytes(serialization.Encoding.DER)
+    refused_as(LEAF.key_pem + armoured(der.replace(positive, b"\x80" + positive[1:], 1)), "can't be read")
+
+
 # ---------------------------------------------------------------- what is wrong in a file
 
 

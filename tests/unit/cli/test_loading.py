@@ -15,7 +15,7 @@ ARROW = {"numpy", "pyarrow", "pyarrow.compute", "pyarrow.flight", "pyarrow.parqu
 SQL = {"duckdb", "sqlglot"}
 WIRE = {"asyncio", "grpc"}
 SERVES = {"argon2", "leasehold.wire.gossip", "uvloop"}
-HEAVY = ARROW | SQL | WIRE | SERVES | {"pandas", "psutil", "pyspark", "rich", "sqlite3"}
+HEAVY = ARROW | SQL | WIRE | SERVES | {"cryptography", "pandas", "psutil", "pyspark", "rich", "sqlite3"}
 LOCALLY = {*WIRE, "psutil", "sqlite3"}  # the vault's faults are handed on to the nodes that it starts
 
 
@@ -41,6 +41,9 @@ def loaded(words: list[str], directory: Path) -> set[str]:
     ("words", "heavy"),
     [
         ("cluster-key {made}", set()),
+        ("ca --help", {"rich"}),
+        ("ca issue {nothing} --to {made}", set()),
+        ("ca show {nothing}", {"asyncio", "cryptography"}),
         ("--help", {"rich"}),
         ("--version", set()),
         ("status --help", {"rich"}),
