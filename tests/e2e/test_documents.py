@@ -13,7 +13,7 @@ from tests.e2e.pages import Reader, blocks
 from tests.etcd_cluster import etcd_program
 
 DOCUMENTS = ["README.md", "docs/operations.md", "docs/coordinators.md", "docs/query.md", "docs/recovery.md"]
-DOCUMENTS += ["docs/simulator.md"]
+DOCUMENTS += ["docs/certificates.md", "docs/simulator.md"]
 SQL_PAGE = "docs/sql.md"
 
 pytestmark = pytest.mark.processes

@@ -146,6 +146,9 @@ def test_a_bundle_that_has_ended_may_trust_a_new_authority_and_be_renewed(ca, tm
     issue(ca, NODE, "a", 90, tmp_path / "a", NOW)
     end = ca.certificate.not_valid_after_utc + DAY
     new = create_authority(tmp_path / "new", "", end, successor_of=ca.directory)
+    (tmp_path / "many.pem").write_bytes(b"".join(root(f"{number}", days=(-1, 9999)).pem for number in range(16)))
+    with pytest.raises(BadCertificate, match="more than 16 certificates"):
+        trust(tmp_path / "a", [tmp_path / "many.pem"], end, only=False)
     trusts, problem = trust(tmp_path / "a", [tmp_path / "new/ca.pem"], end, only=True)
     assert trusts == 1
     assert problem is not None
