@@ -43,7 +43,7 @@ def init(
     until = show_time(made.certificate.not_valid_after_utc)
     value = {"directory": str(directory), "authority": made.id, "not_after": until}
     show_answer(output, value, f"made {directory}: authority {made.id}, until {until}")
-    note("who has this directory can be any node, coordinator or user: keep it, and one backup, off the cluster")
+    note("whoever has this directory can be any node, coordinator or user: keep it, and one backup, off the cluster")
 
 
 @ca.command()
