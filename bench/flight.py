@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from bench.figures import Figure, Table, median, ratios, spread
+from leasehold.core.access.callers import Caller
 from leasehold.wire.flight import report, send
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
 
@@ -47,7 +48,7 @@ class FromMemory:
     def knows(self, caller: bytes) -> bool:
         return caller == b""
 
-    def get(self, ticket: bytes) -> Outgoing:
+    def get(self, ticket: bytes, _caller: Caller | None) -> Outgoing:
         rows, times = map(int, ticket.split())
         return Outgoing(self._batches[rows].schema, self._again(rows, times))
 
@@ -55,7 +56,7 @@ class FromMemory:
         for _ in range(times):
             yield self._batches[rows], MARK
 
-    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+    def put(self, command: bytes, incoming: Incoming, _caller: Caller | None) -> Iterator[bytes]:
         assert command
         yield b"%d" % sum(one.batch.num_rows for one in incoming if one.batch is not None)
 
@@ -71,7 +72,7 @@ class Plain(flight.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass]
         self._service = FromMemory()
 
     def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        schema, batches = self._service.get(ticket.ticket)
+        schema, batches = self._service.get(ticket.ticket, None)
         return flight.GeneratorStream(schema, batches)
 
     def do_put(

@@ -354,7 +354,7 @@ def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
         schema = spark_schema(made.facts().fields)
         monkeypatch.setattr("leasehold.core.data.asking.CLIENT_PATIENCE_NS", SECOND_NS)
         source = LeaseholdSource({"table": "db.t", "cluster": "127.0.0.1:1"})
-        reader = LeaseholdReader(address="127.0.0.1:1", token=None, table="db.t", through=(), schema=schema)
+        reader = LeaseholdReader(address="127.0.0.1:1", tls="", token=None, table="db.t", through=(), schema=schema)
         for use in (
             reader.partitions,
             source.schema,

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.ddl.settings import SETTINGS
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
@@ -47,6 +48,7 @@ _COMMON: Final = (
     ConfigKey("seeds", "addresses", "--seed", "LEASEHOLD_SEEDS"),
     ConfigKey("cluster_key", "path", "--cluster-key", "LEASEHOLD_CLUSTER_KEY"),
     ConfigKey("gossip", "address", "--gossip", "LEASEHOLD_GOSSIP"),
+    ConfigKey("tls", "path", "--tls", TLS_VARIABLE),
 )
 _COORDINATORS: Final = ConfigKey("coordinators", "addresses", "--coordinator", "LEASEHOLD_COORDINATORS")
 NODE_KEYS: Final = (
@@ -80,6 +82,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[str, ...] = ()
     cluster_key: Path | None = None
     gossip: str | None = None
+    tls: Path | None = None
 
     def advertised(self, listening: str) -> str:
         """The address that other processes get of a server that really listens at `listening`."""
@@ -198,6 +201,12 @@ def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object])
             )
     if "cluster_key" in values:
         _check_seeds(values)
+    if "advertise" not in values and str(values.get("listen", "")).rpartition(":")[0] in _EVERYWHERE:
+        raise _bad(
+            "listen",
+            f"nobody knows which address is meant by {values['listen']}",
+            hint="say with advertise at which host:port other processes reach this one",
+        )
     return values
 
 

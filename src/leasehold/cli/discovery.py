@@ -7,8 +7,9 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import ANY_PORT, ProcessConfig
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import NodeId
@@ -17,6 +18,7 @@ from leasehold.wire import cluster_key, udp
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.ports import Clock
+from leasehold.wire.tls import Tls, own_tls
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,19 @@ class Sightings:
         """The state of the node with that name, empty if gossip shows none; from any thread."""
         state = self._nodes.get(name)
         return "" if state is None else state.name
+
+
+class Secrets(NamedTuple):
+    """What proves who this process is, as far as it has it."""
+
+    key: bytes | None
+    """The cluster key."""
+    tls: Tls | None
+
+
+def read_secrets(config: ProcessConfig, role: CertificateRole, name: str | None = None) -> Secrets:
+    """Raises `BadSettings`: BAD_CERTIFICATE too, also for a certificate of another role or name."""
+    return Secrets(read_key(config), own_tls(config.tls, role, name))
 
 
 def read_key(config: ProcessConfig) -> bytes | None:

@@ -51,6 +51,7 @@ from leasehold.cli.options import (
     Restart,
     RestartWhen,
     Seeds,
+    Tls,
     User,
 )
 from leasehold.cli.output import Output, Retrying, RowsOutput, note, report, say, show_answer
@@ -292,6 +293,7 @@ def coordinator(
     seeds: Seeds = None,
     cluster_key: ClusterKey = None,
     gossip: Gossip = None,
+    tls: Tls = None,
     meta: Meta = None,
     meta_ca: MetaCa = None,
     meta_cert: MetaCert = None,
@@ -313,6 +315,7 @@ def coordinator(
         "seeds": seeds,
         "cluster_key": cluster_key,
         "gossip": gossip,
+        "tls": tls,
         "meta": meta,
         "meta_ca": meta_ca,
         "meta_cert": meta_cert,

@@ -20,6 +20,7 @@ from leasehold.cli.options import (
     Restart,
     RestartWhen,
     Seeds,
+    Tls,
     User,
 )
 from leasehold.cli.output import Output, note, say, show_json
@@ -59,6 +60,7 @@ def start(
     seeds: Seeds = None,
     cluster_key: ClusterKey = None,
     gossip: Gossip = None,
+    tls: Tls = None,
     restart: Restart = RestartWhen.ON_FAILURE,  # noqa: ARG001 - the supervisor has read it
     config: ConfigFile = None,
     standalone: Annotated[
@@ -91,6 +93,7 @@ def start(
         "seeds": seeds,
         "cluster_key": cluster_key,
         "gossip": gossip,
+        "tls": tls,
     }
     if standalone:
         from leasehold.cli.interrupt import unwound_by_interrupt
@@ -236,6 +239,7 @@ def adopt(
             show_default="cluster.key beside the directory, if it is there",
         ),
     ] = None,
+    tls: Tls = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Make an older copy of a node's directory continue as that node, if the newest directory is lost.
@@ -245,4 +249,4 @@ def adopt(
     """
     from leasehold.cli.removal import adopt as run
 
-    run(directory, tuple(coordinators or ()), cluster_key, output)
+    run(directory, tuple(coordinators or ()), cluster_key, tls, output)

@@ -8,6 +8,7 @@ import typer
 
 from leasehold.cli.output import Output
 from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
+from leasehold.client.trust import TLS_VARIABLE
 from leasehold.errors import BadSettings
 
 CONFIG_VARIABLE: Final = "LEASEHOLD_CONFIG"
@@ -76,6 +77,12 @@ Seeds = Annotated[
 ClusterKey = Annotated[
     Path | None,
     typer.Option("--cluster-key", envvar="LEASEHOLD_CLUSTER_KEY", help="The file with the cluster key."),
+]
+Tls = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls", envvar=TLS_VARIABLE, help="The folder of its certificate; with it, it serves other machines too."
+    ),
 ]
 Gossip = Annotated[
     str | None, typer.Option("--gossip", envvar="LEASEHOLD_GOSSIP", help="host:port of its gossip, over UDP.")

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import coordinator_addresses
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
@@ -17,6 +18,7 @@ from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.rpc_client import GrpcTransport
+from leasehold.wire.tls import own_tls
 
 
 def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output, timeout: str | None) -> None:
@@ -52,7 +54,9 @@ def _tell_removed(removed: NodeRemoved) -> None:
     note(f"the name {removed.name} is free for a new node; its old directory can't join any more")
 
 
-def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None, output: Output) -> None:
+def adopt(
+    directory: Path, coordinators: tuple[str, ...], key_file: Path | None, tls: Path | None, output: Output
+) -> None:
     """Without a `key_file`, it uses the key beside the directory, where `leasehold up` puts it.
 
     Raises what is wrong with the directory or the key, and the leader's errors.
@@ -72,7 +76,7 @@ def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None,
             return await adopt_directory(
                 directory,
                 coordinators,
-                transport=GrpcTransport(),
+                transport=GrpcTransport(own_tls(tls, CertificateRole.NODE)),
                 clock=BoottimeClock(),
                 entropy=SystemEntropy(),
                 on_wait=waiting,

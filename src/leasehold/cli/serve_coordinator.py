@@ -3,9 +3,10 @@
 import asyncio
 from importlib.metadata import version
 
+from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.coordinator_directory import check_for_a_coordinator
-from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
+from leasehold.cli.discovery import Secrets, Sightings, coordinator_name, read_secrets, take_part
 from leasehold.cli.meta import open_meta_storage
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.cli.supervised import SupervisorChannel
@@ -30,18 +31,18 @@ from leasehold.wire.threads import OneThread
 
 def run_coordinator(config: CoordinatorConfig) -> None:
     """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, `BadSettings`, and any other error that ended it."""
-    key = read_key(config)
+    secrets = read_secrets(config, CertificateRole.COORDINATOR)
     check_for_a_coordinator(config.directory)
     make_directory(config.directory)
-    run(_coordinator(config, key), SupervisorChannel.of_this_process())
+    run(_coordinator(config, secrets), SupervisorChannel.of_this_process())
 
 
-async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
+async def _coordinator(config: CoordinatorConfig, secrets: Secrets) -> None:
     """It listens before the meta storage is open, so that a person can ask what it waits for."""
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
     clock, opening = BoottimeClock(), OpeningCoordinator()
-    server = await serve(config.listen, opening, on_fault=faults.put_nowait)
+    server = await serve(config.listen, opening, on_fault=faults.put_nowait, tls=secrets.tls)
 
     def waits(why: Indefinite) -> None:
         if opening.obstacle is None:
@@ -51,7 +52,7 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
     storage: MetaStorage | None = None
     try:
         storage = await open_meta_storage(config, clock, waits)
-        await _serve(config, key, storage, opening, server, faults)
+        await _serve(config, secrets, storage, opening, server, faults)
     finally:
         await server.close()
         if storage is not None:
@@ -60,7 +61,7 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
 
 async def _serve(
     config: CoordinatorConfig,
-    key: bytes | None,
+    secrets: Secrets,
     storage: MetaStorage,
     opening: OpeningCoordinator,
     server: GrpcServer,
@@ -75,8 +76,8 @@ async def _serve(
         entropy=SystemEntropy(),
         threads=OneThread(),
         seen=sightings.seen,
-        keys=None if key is None else derive_keys(key),
-        transport=GrpcTransport(),
+        keys=None if secrets.key is None else derive_keys(secrets.key),
+        transport=GrpcTransport(secrets.tls),
         label=config.label,
         version=version("leasehold"),
     )
@@ -84,7 +85,7 @@ async def _serve(
     opening.opened = coordinator
     gossip = await take_part(
         config,
-        key,
+        secrets.key,
         name=coordinator_name(service),
         role=Role.COORDINATOR,
         service=service,

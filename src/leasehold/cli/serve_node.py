@@ -7,8 +7,9 @@ from importlib.abc import MetaPathFinder
 
 import msgspec
 
+from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import NodeConfig
-from leasehold.cli.discovery import Sightings, read_key, take_part
+from leasehold.cli.discovery import Secrets, Sightings, read_secrets, take_part
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.client.locate import CLUSTER_FILE
@@ -48,8 +49,8 @@ def run_node(config: NodeConfig) -> None:
 
     Raises `BadDirectory`, `BadSettings`, and any other error that ended it.
     """
-    key = read_key(config)
-    if not config.coordinators and key is None and not (config.directory / FILE_NAME).exists():
+    secrets = read_secrets(config, CertificateRole.NODE, config.name)
+    if not config.coordinators and secrets.key is None and not (config.directory / FILE_NAME).exists():
         raise _no_coordinator(config)  # before anything is made there
     check_no_reset(config.directory)
     check_vault_or_new(config.directory)
@@ -58,7 +59,7 @@ def run_node(config: NodeConfig) -> None:
     make_directory(config.directory)
     sys.meta_path.insert(0, _NoPandas())
     channel = SupervisorChannel.of_this_process()
-    run(_node(config, key, channel), channel)
+    run(_node(config, secrets, channel), channel)
 
 
 class _NoPandas(MetaPathFinder):
@@ -79,8 +80,8 @@ def _no_coordinator(config: NodeConfig) -> BadSettings:
     )
 
 
-async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChannel | None) -> None:
-    directory, listen = config.directory, config.listen
+async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel | None) -> None:
+    directory, (key, tls) = config.directory, secrets
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
     vault = await vault_kind(os.environ.get(FAULT)).open(directory)
@@ -93,7 +94,7 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
         published.disk_full = True
 
     vault.on_full = found_full
-    ending = Ending(channel)
+    ending = Ending(channel, () if tls is None else tls.for_supervisor())
     vault.on_disk_error = ending.disk_fails
     files = SegmentFiles(directory)
     files.open()
@@ -104,7 +105,8 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
         manifest=vault.manifest,
         serve_log=serve_log,
         now_ns=clock.now_ns,
-        listen=listen,
+        listen=config.listen,
+        tls=tls,
     )
     try:
         service = config.advertised(flight.address)
@@ -113,7 +115,7 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
             address=service,
             coordinators=config.coordinators,
             vault=vault,
-            transport=GrpcTransport(),
+            transport=GrpcTransport(tls),
             clock=clock,
             entropy=SystemEntropy(),
             threads=threads,
@@ -135,7 +137,7 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
             node=await _node_id(vault),
         )
         write_address(directory, flight.address)
-        disk = LocalDisk(files, published, clock.now_ns)
+        disk = LocalDisk(files, published, clock.now_ns, tls)
         reconciler = Reconciler(
             agent=agent,
             published=published,
@@ -160,14 +162,17 @@ async def _node(config: NodeConfig, key: bytes | None, channel: SupervisorChanne
 class Ending:
     """Hands the supervisor what it has to send once this process has ended."""
 
-    def __init__(self, channel: SupervisorChannel | None) -> None:
+    def __init__(self, channel: SupervisorChannel | None, tls: tuple[str, ...] = ()) -> None:
         self._channel = channel
+        self._tls = tls
         self._last: tuple[tuple[str, ...], ReportProcessEnd] | None = None
 
     def hand_over(self, coordinators: tuple[str, ...], report: ReportProcessEnd) -> None:
         self._last = coordinators, report
         if self._channel is not None:
-            self._channel.hand_over(coordinators, prepared_answer(ProcessEndReported()), prepared_call(report))
+            self._channel.hand_over(
+                coordinators, prepared_answer(ProcessEndReported()), prepared_call(report), self._tls
+            )
 
     def disk_fails(self) -> None:
         """This process ends for an error of its disk; one that has never had a session has nobody to tell."""

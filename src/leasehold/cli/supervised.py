@@ -63,9 +63,13 @@ class SupervisorChannel:
     def fileno(self) -> int:
         return self._end
 
-    def hand_over(self, addresses: tuple[str, ...], acceptance: bytes, request: bytes) -> None:
-        """What to send to these coordinators once this process has ended, and which bytes accept it."""
-        record = b"\n".join((" ".join(addresses).encode(), acceptance.hex().encode(), request))
+    def hand_over(
+        self, addresses: tuple[str, ...], acceptance: bytes, request: bytes, tls: tuple[str, ...] = ()
+    ) -> None:
+        """What to send to these coordinators once this process has ended, and which bytes accept it. Over `tls`: the
+        name in their certificates, the file of the roots, and that of this process's certificate and key."""
+        words = " ".join(addresses), acceptance.hex(), "\0".join(tls)
+        record = b"\n".join((*(os.fsencode(one) for one in words), request))
         with contextlib.suppress(OSError):  # the supervisor is gone, or hangs and has the older ones
             os.write(self._end, record)
 

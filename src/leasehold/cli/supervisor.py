@@ -26,6 +26,8 @@ import signal
 import socket
 import sys
 import time  # noqa: TID251 - this program has nothing of Leasehold, so no clock of it either
+from collections.abc import Callable
+from functools import partial
 
 CHANNEL = "LEASEHOLD_SUPERVISOR"
 """The variable that tells the child the descriptor of its end of the channel."""
@@ -43,6 +45,8 @@ STEADY_S = 60.0
 """A child that has run for so long is started again after the shortest pause."""
 RESTARTED_CODES = frozenset({1, 4, 5})
 """Exit codes that may pass by themselves: an unexpected error, an unknown outcome, nobody reached."""
+TLS_WAITS = {"SSLWantReadError": select.POLLIN, "SSLWantWriteError": select.POLLOUT}
+"""What TLS waits for, by the name of its error: most supervisors never load TLS."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -135,20 +139,27 @@ class Reporting:
     """One report, to every coordinator at once and again, until one accepts it."""
 
     def __init__(self, record: bytes) -> None:
-        addresses, acceptance, request = record.split(b"\n", 2)
+        addresses, acceptance, tls, request = record.split(b"\n", 3)
+        self._tls = os.fsdecode(tls).split("\0") if tls else None
         self._addresses = addresses.decode().split()[:ADDRESSES_MAX]
         self._acceptance = bytes.fromhex(acceptance.decode())
         self._request = request
         self._waiting = select.poll()
         self._asked: dict[int, socket.socket] = {}
+        self._sent: set[int] = set()
         self._answers: dict[int, bytes] = {}
 
     def run(self, told: Told) -> bool:
         """Whether it was accepted; gives up early when a signal asks to end."""
         try:
+            secured = None if self._tls is None else over_tls(*self._tls)
+        except (OSError, ValueError) as error:
+            say(f"the certificate can't be used: {error}")
+            return False
+        try:
             for pause_s in REPORT_PAUSES_S:
                 for address in self._addresses:
-                    self._ask(address)
+                    self._ask(address, secured)
                 if self._is_accepted(time.monotonic() + pause_s):
                     return True
                 if told.to_end:
@@ -158,11 +169,13 @@ class Reporting:
             for one in self._asked.values():
                 one.close()
 
-    def _ask(self, address: str) -> None:
+    def _ask(self, address: str, secured: "Secured | None") -> None:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         one = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         one.setblocking(False)
+        if secured is not None:
+            one = secured(one)
         try:
             one.connect_ex((host, int(port)))
         except (OSError, ValueError, OverflowError):  # a name that can't be looked up, or no address at all
@@ -173,16 +186,28 @@ class Reporting:
 
     def _is_accepted(self, until: float) -> bool:
         while (left := until - time.monotonic()) > 0:
-            for descriptor, event in self._waiting.poll(left * 1000):
+            for descriptor, _ in self._waiting.poll(left * 1000):
                 try:
-                    if event & select.POLLOUT:
-                        self._asked[descriptor].sendall(self._request)
-                        self._waiting.modify(descriptor, select.POLLIN)
+                    if descriptor not in self._sent:
+                        self._send(descriptor)
                     elif self._hears(descriptor):
                         return True
-                except OSError:
-                    self._drop(descriptor)
+                except OSError as error:
+                    event_needed = TLS_WAITS.get(type(error).__name__)
+                    if event_needed is None:
+                        self._drop(descriptor)
+                    else:
+                        self._waiting.modify(descriptor, event_needed)
         return False
+
+    def _send(self, descriptor: int) -> None:
+        one = self._asked[descriptor]
+        shake_hands = getattr(one, "do_handshake", None)
+        if shake_hands is not None:
+            shake_hands()
+        one.sendall(self._request)
+        self._sent.add(descriptor)
+        self._waiting.modify(descriptor, select.POLLIN)
 
     def _hears(self, descriptor: int) -> bool:
         some = self._asked[descriptor].recv(4096)
@@ -196,7 +221,21 @@ class Reporting:
     def _drop(self, descriptor: int) -> None:
         self._waiting.unregister(descriptor)
         self._answers.pop(descriptor, None)
+        self._sent.discard(descriptor)
         self._asked.pop(descriptor).close()
+
+
+Secured = Callable[[socket.socket], socket.socket]
+
+
+def over_tls(name: str, roots: str, own: str) -> Secured:
+    """Makes a new socket one of TLS, to a server whose certificate has this name. Raises `OSError`, `ValueError`."""
+    import ssl  # noqa: PLC0415 - 3 MiB, which only this needs
+
+    context = ssl.create_default_context(cafile=roots)
+    context.load_cert_chain(own)
+    context.set_alpn_protocols(["h2"])
+    return partial(context.wrap_socket, server_hostname=name, do_handshake_on_connect=False)
 
 
 def supervise(restart: str, command: list[str]) -> int:

@@ -25,6 +25,7 @@ from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import parts
 from leasehold.wire.steps import run
+from leasehold.wire.tls import Tls
 
 Share = Sequence[pa.RecordBatch]
 """The rows of one bucket for one segment."""
@@ -42,6 +43,7 @@ def stage(
     login: LoginToken | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
+    tls: Tls | None = None,
 ) -> tuple[StagedSegment, ...]:
     """Writes rows to the nodes as part of an open `transaction`; returns the segments to commit, none without rows.
 
@@ -57,7 +59,7 @@ def stage(
         transaction,
         revision,
         places_of(facts, refresh, runtime=runtime, known=known),
-        SenderPorts(runtime, FlightReplicas(arrow_schema(facts.fields)), SystemEntropy().hex_128),
+        SenderPorts(runtime, FlightReplicas(arrow_schema(facts.fields), tls), SystemEntropy().hex_128),
         login=login,
         asking=asking or Asking(),
     )

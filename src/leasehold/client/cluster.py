@@ -81,7 +81,7 @@ class Cluster(Coordinators):
     def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
         """The rows of a plan of this client."""
         refresh = self.looking_again(plan.facts)
-        return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking)
+        return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking, tls=self.tls)
 
     def stage(
         self,
@@ -104,6 +104,7 @@ class Cluster(Coordinators):
             login=self.token,
             known=self.known,
             asking=self.asking,
+            tls=self.tls,
         )
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
@@ -281,12 +282,13 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     timeout: float | None = None,
+    tls: str | Path | None = None,
 ) -> Cluster:
     """Connects to a cluster by its coordinator's `host:port`, or by the directory of `leasehold up`.
 
     If the cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. While no
     coordinator leads, or no replica of a bucket answers, each call asks again for `timeout` seconds, by default 30.
     Then it raises `Unreachable`, or an error that fits the request better. The time starts again after each answer, so
-    a call that makes progress may take longer.
+    a call that makes progress may take longer. `tls` is as in `client.trust.trusted_by`.
     """
-    return Cluster(target, user=user, password=password, timeout=timeout)
+    return Cluster(target, user=user, password=password, timeout=timeout, tls=tls)

@@ -8,13 +8,14 @@ import copy
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials
 from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
 from leasehold.client.threads import THREADS, Refresh
+from leasehold.client.trust import WITHOUT_TLS, trusted_by
 from leasehold.core.data.asking import Asking, Told
 from leasehold.core.data.backup import BackupTarget, take_backup
 from leasehold.core.data.coordinator_client import CoordinatorClient, CoordinatorRole
@@ -60,6 +61,7 @@ from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.steps import run
+from leasehold.wire.tls import read_tls
 
 M = TypeVar("M", bound=Message)
 
@@ -87,7 +89,8 @@ class Coordinators:
     default 30, counted anew after each answer; `status`, `whoami` and `try_abort` ask once. `on_retry`
     gets what was answered and for how many seconds more it is asked, then None once an answer has come; from any
     thread. `on_new_id` gets each id that is drawn for a statement or a write transaction, before anything is sent under
-    it. `known` is what another client of this cluster knows already.
+    it. `known` is what another client of this cluster knows already. `tls` is
+    as in `client.trust.trusted_by`.
     """
 
     def __init__(
@@ -101,13 +104,19 @@ class Coordinators:
         on_retry: Told = lambda *_: None,
         on_new_id: Callable[[str], None] = lambda _: None,
         known: Known | None = None,
+        tls: str | Path | None = None,
     ) -> None:
         self.asking = Asking.of(timeout, on_retry)
         self._on_new_id = on_new_id
         self.target = str(target)
         given = locate(target)
+        trusted = trusted_by(target, tls)
+        self.trusted: Final = WITHOUT_TLS if trusted is None else str(trusted)
+        """What other clients of this cluster take as `tls`."""
+        self.tls: Final = None if trusted is None else read_tls(trusted)
+        """How servers are checked, and what they are shown; None without TLS."""
         self._connection = LoginConnection(
-            BlockingConnection,
+            partial(BlockingConnection, tls=self.tls),
             Credentials(user, password),
             token,
             partial(check_of, target),

@@ -17,7 +17,7 @@ KEY_FILE = "cluster.key"
 """The cluster key of a cluster on this machine, beside its cluster file."""
 
 
-CLUSTER_FILE_VERSION: Final = 2
+CLUSTER_FILE_VERSION: Final = 3
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +28,8 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     coordinators: dict[str, str]
     """The address of each, by its name."""
     nodes: tuple[str, ...]
+    tls: bool = False
+    """Whether its servers use TLS, with the certificates beside this file. Since format 3."""
 
 
 class _FirstClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,9 +15,11 @@ from contextlib import closing, contextmanager, suppress
 from leasehold.client.coordinator_check import CoordinatorCheck
 from leasehold.client.credentials import Credentials
 from leasehold.client.threads import THREADS
+from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.words.messages import ClientRequest, Execute, Login, LogOut, Message
-from leasehold.errors import Indefinite, LeaseholdError, Unreachable
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadSettings, Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.people import COORDINATOR_PROOF_NS, LOG_OUT_TIMEOUT_NS
@@ -35,8 +37,16 @@ class _ProvenConnection:
 
     @contextmanager
     def proven(self, request: Message, timeout_ns: int) -> Generator[BlockingConnection]:
-        """Inside the block, `request` may be sent. Raises `Refused` (COORDINATOR_UNPROVEN) before that."""
-        if self._check is not None and _is_secret(request):
+        """Inside the block, `request` may be sent. Raises `Refused` (COORDINATOR_UNPROVEN), and `BadSettings`
+        (NOT_ENCRYPTED), before that."""
+        is_secret = _is_secret(request)
+        if is_secret and not self.connection.is_private:
+            raise BadSettings(
+                f"nothing secret is sent to {self.connection.address}: without TLS it leaves this machine in the clear",
+                code=ErrorCode.NOT_ENCRYPTED,
+                hint=f"set {TLS_VARIABLE} to a bundle, or to the ca.pem of the cluster's authority",
+            )
+        if self._check is not None and is_secret:
             asked_ns = THREADS.now_ns()
             if isinstance(request, Login | LogOut) or asked_ns >= self._proven_until_ns:
                 try:

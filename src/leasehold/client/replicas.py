@@ -11,17 +11,19 @@ from leasehold.core.words.messages import BatchMark, ReadTicket, RowsEnd, Staged
 from leasehold.errors import Unreachable
 from leasehold.wire.flight import calling, descriptor, expect, reader_to, send, within, writer_to
 from leasehold.wire.flight import ticket as as_ticket
+from leasehold.wire.tls import Tls
 
 
 class FlightReplicas:
     """Calls replicas that send or receive batches of exactly `schema`."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, tls: Tls | None) -> None:
         self._schema = schema
+        self._tls = tls
 
     def open(self, address: str, ticket: ReadTicket, timeout_ns: int) -> "FlightBatches":
         """A call to the replica at `address`; nothing is sent yet."""
-        return FlightBatches(self._schema, address, ticket, within(timeout_ns, ticket))
+        return FlightBatches(self._schema, self._tls, address, ticket, within(timeout_ns, ticket))
 
     async def stage(
         self,
@@ -33,7 +35,9 @@ class FlightReplicas:
     ) -> StagedSegment:
         """Sends rows to the replica at `address`, and waits for its answer."""
         with calling(address):
-            writer, answers = writer_to(address).do_put(descriptor(ticket), self._schema, within(timeout_ns, ticket))
+            writer, answers = writer_to(address, self._tls).do_put(
+                descriptor(ticket), self._schema, within(timeout_ns, ticket)
+            )
             try:
                 for batch in share:
                     send(writer, batch)
@@ -53,8 +57,16 @@ class FlightReplicas:
 class FlightBatches:
     """One scan of one replica."""
 
-    def __init__(self, schema: pa.Schema, address: str, ticket: ReadTicket, options: flight.FlightCallOptions) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        tls: Tls | None,
+        address: str,
+        ticket: ReadTicket,
+        options: flight.FlightCallOptions,
+    ) -> None:
         self._schema = schema
+        self._tls = tls
         self._address = address
         self._ticket = ticket
         self._options = options
@@ -71,7 +83,7 @@ class FlightBatches:
     async def batches(self) -> AsyncGenerator[tuple[pa.RecordBatch | None, BatchMark], None]:
         """The batches that the replica sends. Raises why it stops, unless it sent all of them."""
         with calling(self._address):
-            self._stream = stream = reader_to(self._address).do_get(as_ticket(self._ticket), self._options)
+            self._stream = stream = reader_to(self._address, self._tls).do_get(as_ticket(self._ticket), self._options)
         try:
             while not self._is_cancelled:
                 with calling(self._address):

@@ -24,6 +24,7 @@ from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.steps import iterate, run
+from leasehold.wire.tls import Tls
 
 
 def read_segment(
@@ -33,6 +34,7 @@ def read_segment(
     runtime: Runtime = THREADS,
     places: Places | None = None,
     login: LoginToken | None = None,
+    tls: Tls | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
@@ -42,7 +44,7 @@ def read_segment(
     FORBIDDEN ..) as soon as one replica says so, or with code SEGMENTS_LOST if no node holds the segment any more, and
     `Unreachable` with code NO_REPLICA once no replica has served for as long as `Asking` says.
     """
-    places, ports = places or places_of(plan.facts, runtime=runtime), _ports(plan, runtime)
+    places, ports = places or places_of(plan.facts, runtime=runtime), _ports(plan, runtime, tls)
     reader = SegmentReader(
         plan, segment, places, ports, login=login, asking=Asking(), batch_timeout_ns=batch_timeout_ns
     )
@@ -58,6 +60,7 @@ def read_plan(
     login: LoginToken | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
+    tls: Tls | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
@@ -68,7 +71,7 @@ def read_plan(
     assert streams >= 1
     patient = asking or Asking()
     check_nothing_lost(plan.facts.name, plan.segments)
-    places, ports = places_of(plan.facts, refresh, known=known, runtime=runtime), _ports(plan, runtime)
+    places, ports = places_of(plan.facts, refresh, known=known, runtime=runtime), _ports(plan, runtime, tls)
 
     def one(segment: SegmentRecord) -> SegmentReader[pa.RecordBatch]:
         return SegmentReader(
@@ -78,8 +81,8 @@ def read_plan(
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _batches(in_order(plan, one, streams)))
 
 
-def _ports(plan: ScanPlan, runtime: Runtime) -> ReaderPorts[pa.RecordBatch]:
-    return ReaderPorts(runtime, FlightReplicas(arrow_schema(plan.fields)), SystemEntropy().hex_128)
+def _ports(plan: ScanPlan, runtime: Runtime, tls: Tls | None) -> ReaderPorts[pa.RecordBatch]:
+    return ReaderPorts(runtime, FlightReplicas(arrow_schema(plan.fields), tls), SystemEntropy().hex_128)
 
 
 def _batches(steps: AsyncGenerator[tuple[pa.RecordBatch, BatchMark], None]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from leasehold.errors import BadMessage, LeaseholdError, Unreachable
 from leasehold.ids import NodeId, ObjectId
 from leasehold.limits.scrub import SCRUB_CALL_NS, SCRUB_NODES_AT_ONCE
 from leasehold.wire.flight import calling, ticket, within, writer_to
+from leasehold.wire.tls import Tls
 
 
 class ScrubbedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ def scrub(
     request = ScrubTicket(cluster_id=status.cluster_id, revision=status.revision, table=table, login=cluster.token)
     totals = _Totals(on_progress)
     with ThreadPoolExecutor(max_workers=SCRUB_NODES_AT_ONCE) as pool:
-        return tuple(pool.map(lambda node: _scrub_node(node, request, totals), status.nodes))
+        return tuple(pool.map(lambda node: _scrub_node(node, request, totals, cluster.tls), status.nodes))
 
 
 class _Totals:
@@ -60,21 +61,27 @@ class _Totals:
             )
 
 
-def _scrub_node(node: NodeStatus, request: ScrubTicket, totals: _Totals) -> ScrubbedNode:
+def _scrub_node(node: NodeStatus, request: ScrubTicket, totals: _Totals, tls: Tls | None) -> ScrubbedNode:
     tables: dict[ObjectId, ScrubbedTable] = {}
     error: str | None = None
     try:
         if node.state != "ACTIVE":
             raise Unreachable(f"it is {node.state}")
-        _read(node, request, tables, totals)
+        _read(node, request, tables, totals, tls)
     except LeaseholdError as failure:
         error = f"{failure.text} ({failure.code})"
     return ScrubbedNode(node=node.id, name=node.name, tables=tuple(tables.values()), error=error)
 
 
-def _read(node: NodeStatus, request: ScrubTicket, tables: dict[ObjectId, ScrubbedTable], totals: _Totals) -> None:
+def _read(
+    node: NodeStatus,
+    request: ScrubTicket,
+    tables: dict[ObjectId, ScrubbedTable],
+    totals: _Totals,
+    tls: Tls | None,
+) -> None:
     with calling(node.address):
-        reader = writer_to(node.address).do_get(ticket(request), within(SCRUB_CALL_NS, request))
+        reader = writer_to(node.address, tls).do_get(ticket(request), within(SCRUB_CALL_NS, request))
         try:
             for chunk in reader:
                 batch: pa.RecordBatch = chunk.data

@@ -23,6 +23,7 @@ from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.stored_catalog import check_format, read_catalog, watched
+from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
 from leasehold.core.catalog.catalog import Catalog, Diverged
@@ -47,7 +48,7 @@ from leasehold.errors import Indefinite, LeaseholdError, NotLeader
 from leasehold.ids import Revision, Term
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.sql.parse import parse, parses_at_once
-from leasehold.wire.ports import Threads
+from leasehold.wire.ports import CALLER, Threads
 from leasehold.wire.tasks import EndableWaits
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,7 @@ class Follower:
             yield self._membership.prove(request)
             return
         catalog = await self._confirmed()
+        check_caller(request, CALLER.get(), catalog)
         check_same_cluster(request, _cluster(catalog).cluster_id)
         match request:
             case WhoAreYou():

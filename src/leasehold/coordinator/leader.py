@@ -31,6 +31,7 @@ from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.upkeep.scrub import scrub
 from leasehold.coordinator.upkeep.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
+from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.live_keys import LiveKeys
@@ -51,7 +52,7 @@ from leasehold.ids import NODE_ADDRESS, NodeId
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS, REPAIR_GATHER_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
-from leasehold.wire.ports import PEER, Clock, Duplex, Entropy, Passwords, Threads
+from leasehold.wire.ports import CALLER, PEER, Clock, Duplex, Entropy, Passwords, Threads
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class Leader:
 
     async def call(self, request: Message) -> Message:  # noqa: C901, PLR0911, PLR0912 - one return per kind of request
         """Answers one request; raises the error for the peer."""
-        self._same_cluster(request)
+        self._admit(request)
         await self._settled(request)
         if isinstance(request, messages.ClientRequest) and not isinstance(
             request, messages.Execute | messages.AskOutcome
@@ -235,7 +236,7 @@ class Leader:
             case messages.WhoAreYou():
                 return cluster_facts(self._writer.catalog, self._term, leader=True)
             case messages.ChallengeCoordinator():
-                return self._prove(request)
+                return self._membership.prove(request)
             case messages.Allocate():
                 return await self._registration.allocate(request)
             case messages.Join():
@@ -288,7 +289,7 @@ class Leader:
 
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Answers a request in several messages: progress first, the answer last."""
-        self._same_cluster(request)
+        self._admit(request)
         await self._settled(request)
         if isinstance(request, messages.Execute | messages.AskOutcome):
             origin = self._procedures.origin(request.statement)
@@ -327,7 +328,7 @@ class Leader:
         await self._sessions.serve(duplex)
 
     def _prove(self, challenge: messages.ChallengeCoordinator) -> messages.CoordinatorProof:
-        self._same_cluster(challenge)
+        self._admit(challenge)
         return self._membership.prove(challenge)
 
     async def _settled(self, request: Message) -> None:
@@ -335,7 +336,8 @@ class Leader:
         if isinstance(request, messages.ClientRequest | messages.Login | messages.LogOut):
             await self._writer.settled()
 
-    def _same_cluster(self, request: Message) -> None:
+    def _admit(self, request: Message) -> None:
+        check_caller(request, CALLER.get(), self._writer.catalog)
         check_same_cluster(request, self._cluster.cluster_id)
 
     def _committed(self, batch: RevisionChanges, catalog: Catalog) -> None:

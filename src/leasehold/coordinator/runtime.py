@@ -14,6 +14,7 @@ from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.reporter import CoordinatorReporter
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
+from leasehold.core.access.callers import check_no_stranger
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.log.isolation import Isolation
@@ -31,7 +32,7 @@ from leasehold.limits.lease import (
     LEADER_RETRY_NS,
 )
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
-from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads, Transport
+from leasehold.wire.ports import CALLER, Clock, Duplex, Entropy, Passwords, Threads, Transport
 from leasehold.wire.tasks import EndableWaits, gravest_here
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Coordinator:
         label: str = "",
         version: str = "",
     ) -> None:
-        self.membership = Membership(keys)
+        self.membership = Membership(keys, certificates=transport is not None and transport.checks_peers)
         self.name = name
         """The address at which others reach it: the leader record tells it to them."""
         self._label = label
@@ -317,6 +318,7 @@ class Coordinator:
         )
 
     async def _initialise(self, request: Initialise) -> ClusterFacts:
+        check_no_stranger(CALLER.get())
         if not is_hex_128(request.cluster_id):
             raise Refused("a cluster id is 128 bits in hex", code=ErrorCode.BAD_CLUSTER_ID, hint="draw a random one")
         leadership = self._leadership

@@ -35,3 +35,5 @@ CONNECTIONS_MAX: Final = 2 * NODES_MAX
 not open twice as many files takes half as many connections as files."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
 """A connection without a call is closed after this time; a client opens another one when it needs it."""
+PORT_PAIRS_TRIED: Final = 64
+"""Ports that a server with TLS tries until the next one is free too."""

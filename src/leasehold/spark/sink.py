@@ -56,9 +56,17 @@ class LeaseholdSink(DataSourceArrowWriter):
     """One write of one DataFrame; made by `LeaseholdSource.writer`, pickled to the tasks and to the commit."""
 
     def __init__(
-        self, *, address: str, token: LoginToken | None, facts: bytes, transaction: str, revision: int
+        self,
+        *,
+        address: str,
+        tls: str,
+        token: LoginToken | None,
+        facts: bytes,
+        transaction: str,
+        revision: int,
     ) -> None:
         self._address = address
+        self._tls = tls
         self._token = token
         self._encoded_facts = facts
         self._transaction = TransactionId(transaction)
@@ -68,7 +76,7 @@ class LeaseholdSink(DataSourceArrowWriter):
         """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
-        with readable(facts.name), Cluster(self._address, token=self._token, known=known) as cluster:
+        with readable(facts.name), Cluster(self._address, token=self._token, known=known, tls=self._tls) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self._transaction, iterator, self._revision)
             return StagedByTask([encode(segment) for segment in segments])
@@ -76,7 +84,7 @@ class LeaseholdSink(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
+        with readable(facts.name), Cluster(self._address, token=self._token, tls=self._tls) as cluster:
             segments = _segments(messages)
             committed = cluster.commit(facts.cluster_id, self._transaction, segments)
         if committed.segments_short:
@@ -86,7 +94,7 @@ class LeaseholdSink(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction, unless it is already committed: then its rows stay."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
+        with readable(facts.name), Cluster(self._address, token=self._token, tls=self._tls) as cluster:
             cluster.abort(facts.cluster_id, self._transaction)
 
     def _facts(self) -> TableFacts:

@@ -79,6 +79,7 @@ class LeaseholdSource(DataSource):
             cluster.facts(table)  # logs in where that is needed
             return LeaseholdReader(
                 address=cluster.address,
+                tls=cluster.trusted,
                 token=cluster.hand_on(),
                 table=table,
                 through=self._through(),
@@ -103,6 +104,7 @@ class LeaseholdSource(DataSource):
             opened = cluster.open_transaction(facts, transaction)
             return LeaseholdSink(
                 address=cluster.address,
+                tls=cluster.trusted,
                 token=cluster.hand_on(),
                 facts=encode(facts),
                 transaction=transaction,
@@ -153,9 +155,17 @@ class LeaseholdReader(DataSourceReader):
     """Reads the columns of a declared schema: the table's own, or the subset that `.schema(..)` gave."""
 
     def __init__(
-        self, *, address: str, token: LoginToken | None, table: str, through: tuple[ObjectId, ...], schema: StructType
+        self,
+        *,
+        address: str,
+        tls: str,
+        token: LoginToken | None,
+        table: str,
+        through: tuple[ObjectId, ...],
+        schema: StructType,
     ) -> None:
         self._address = address
+        self._tls = tls
         self._token = token
         self._name = table
         self._through = through
@@ -166,7 +176,7 @@ class LeaseholdReader(DataSourceReader):
 
         Raises `NotFound` for a table or columns that are not there, `Refused` (BAD_SCHEMA) for columns of other types.
         """
-        with readable(self._name), Cluster(self._address, token=self._token) as cluster:
+        with readable(self._name), Cluster(self._address, token=self._token, tls=self._tls) as cluster:
             fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
             plan = cluster.plan(self._name, [field.name for field in fields], through=self._through)
             check_readable(self._schema, plan.fields, table=self._name)
@@ -178,12 +188,12 @@ class LeaseholdReader(DataSourceReader):
         plan = decode_message(partition.value)
         assert isinstance(plan, ScanPlan), "partitions() made it"
         known = of_process(plan.facts.cluster_id)
-        with readable(self._name), Cluster(self._address, token=self._token, known=known) as cluster:
+        with readable(self._name), Cluster(self._address, token=self._token, known=known, tls=self._tls) as cluster:
             plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
             places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
-                for batch in read_segment(plan, segment, places=places, login=self._token):
+                for batch in read_segment(plan, segment, places=places, login=self._token, tls=cluster.tls):
                     yield _declared(batch, schema)
 
     def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:

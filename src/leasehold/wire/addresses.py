@@ -1,40 +1,74 @@
-"""Addresses to listen on: on this machine alone while there is no TLS, and free."""
+"""Addresses to listen on: on this machine alone without TLS, and free."""
 
 import errno
 import ipaddress
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
+from leasehold.limits.requests import PORT_PAIRS_TRIED
 
 LOCALHOST: Final = "127.0.0.1"
 """What `localhost` means to this program."""
+PORT_MAX: Final = 65_535
 _ADDRESS: Final = re.compile("(?P<host>.+):(?P<port>[0-9]{1,5})", re.DOTALL)
 
 
-def loopback(address: str) -> tuple[str, int]:
-    """The host, as a numeric loopback address, and the port of `address`."""
+def split(address: str) -> tuple[str, int]:
+    """The host, numeric or a name, and the port of `address`. Raises `BadSettings`."""
     written = _ADDRESS.fullmatch(address)
-    if written is None or int(written["port"]) > 65_535:
+    if written is None or int(written["port"]) > PORT_MAX:
         raise BadSettings(
             f"{address!r} is not an address to listen on", hint="write host:port, such as 127.0.0.1:7400 or [::1]:7400"
         )
-    host, port = written["host"], int(written["port"])
-    if host == "localhost":
-        return LOCALHOST, port
-    try:
-        numeric = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        numeric = None
+    host = written["host"].removeprefix("[").removesuffix("]")
+    return LOCALHOST if host == "localhost" else host, int(written["port"])
+
+
+def loopback(address: str) -> tuple[str, int]:
+    """The host, as a numeric loopback address, and the port of `address`. Raises `BadSettings`."""
+    host, port = split(address)
+    numeric = _numeric(host)
     if numeric is None or not numeric.is_loopback:
         raise BadSettings(
-            f"can't listen on {address}: this version has no TLS, so it serves only this machine",
-            hint="use 127.0.0.1, ::1 or localhost",
+            f"can't listen on {address}: without TLS a process serves only its own machine",
+            hint="give it a certificate with --tls; or use 127.0.0.1, ::1 or localhost",
         )
     return str(numeric), port
+
+
+def anywhere(address: str) -> tuple[str, int]:
+    """As `loopback`, for a server with TLS: any numeric address."""
+    host, port = split(address)
+    numeric = _numeric(host)
+    if numeric is None:
+        raise BadSettings(
+            f"can't listen on {address}: a name may stand for several addresses",
+            hint="write a numeric address of this machine, or 0.0.0.0 for all",
+        )
+    return str(numeric), port
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches a server that listens there."""
+    numeric = _numeric(split(address)[0])
+    return numeric is not None and numeric.is_loopback
+
+
+def next_port(address: str) -> str:
+    host, port = split(address)
+    return host_port(host, port + 1)
+
+
+def _numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
 
 
 def host_port(host: str, port: int) -> str:
@@ -42,26 +76,45 @@ def host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def probe(address: str) -> None:
-    """Binds and lets go, since gRPC does not say why it can't bind. Raises `BadSettings` with the reason."""
-    host, port = loopback(address)
+@contextmanager
+def held(host: str, port: int) -> Generator[int]:
+    """Binds the port, or any for 0, which nobody else gets inside the block; a gRPC server can listen there, which does
+    not say why it can't. Raises `BadSettings` with the reason."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as test:
-        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, socket.SOCK_STREAM) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            test.bind((host, port))
+            one.bind((host, port))
         except OSError as error:
-            raise not_bound(address, error) from error
+            raise not_bound(host_port(host, port), error) from error
+        yield int(one.getsockname()[1])
 
 
-def bind(address: str, add_port: Callable[[str], int]) -> str:
-    """Makes a gRPC server listen at `address`; the address with the port that was picked. Raises `BadSettings`."""
-    host, port = loopback(address)
+@contextmanager
+def two_held(host: str, port: int) -> Generator[int]:
+    """As `held`, of the port and the next one."""
+    with ExitStack() as first:
+        found = first.enter_context(held(host, port))
+        for _ in range(PORT_PAIRS_TRIED - 1 if port == 0 else 0):
+            try:
+                first.enter_context(held(host, found + 1))
+            except (BadSettings, OverflowError):
+                found = first.enter_context(held(host, 0))  # the others stay held, so that it is not one of them
+            else:
+                yield found
+                return
+        if found == PORT_MAX:
+            raise BadSettings(f"{host_port(host, found)} has no next port, which TLS needs", hint="choose a lower port")
+        with held(host, found + 1):
+            yield found
+
+
+def bind(host: str, port: int, add_port: Callable[[str], int]) -> str:
+    """Makes a gRPC server listen there; the address with the port that was picked for 0. Raises `BadSettings`."""
     try:
         return host_port(host, add_port(host_port(host, port)))
     except RuntimeError as error:
-        # Another process took the port since `probe`.
-        raise _port_in_use(address) from error
+        raise _port_in_use(host_port(host, port)) from error
 
 
 def not_bound(address: str, error: OSError) -> BadSettings:

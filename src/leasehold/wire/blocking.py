@@ -13,21 +13,30 @@ import grpc
 from leasehold.core.words.messages import Message
 from leasehold.errors import Unreachable
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.addresses import is_loopback
 from leasehold.wire.duplex import encode_bounded, unreachable
+from leasehold.wire.failures import may_be_of_tls
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, read_answer, was_sent
+from leasehold.wire.tls import Tls
 
 
 class BlockingConnection:
     """As `wire.ports.Connection` without sessions, for synchronous callers on any thread."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
+        self.address = address
+        self._tls = tls
         self._lock = threading.Lock()
         self._channel: Any = None
         self._inherited: Any = None
         self._owner_pid = 0
         self._closed = False
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what is sent can't be read on a network."""
+        return self._tls is not None or is_loopback(self.address)
 
     def call(self, request: Message, timeout_ns: int) -> Message:
         channel = self._open()
@@ -69,15 +78,23 @@ class BlockingConnection:
     def _open(self) -> Any:
         with self._lock:
             if self._closed:
-                raise unreachable(self._address, "the connection was closed")
+                raise unreachable(self.address, "the connection was closed")
             if self._channel is None or self._owner_pid != os.getpid():
                 # The parent's channel stays referenced: freeing it here would wait for threads that are not here.
                 self._inherited = self._channel
-                self._channel = grpc.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+                self._channel = self._made()
                 self._owner_pid = os.getpid()
             return self._channel
 
+    def _made(self) -> grpc.Channel:
+        if self._tls is None:
+            return grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+        options = (*CHANNEL_OPTIONS, *self._tls.checks_of_coordinators())
+        return grpc.secure_channel(self._tls.door(self.address), self._tls.channel(), options=options)
+
     def _unreachable(self, error: grpc.RpcError | ValueError, timeout_ns: int) -> Unreachable:
         if not isinstance(error, grpc.RpcError):  # a closed channel
-            return unreachable(self._address, "the connection was closed")
-        return unreachable(self._address, describe(error, timeout_ns), was_sent=was_sent(error))
+            return unreachable(self.address, "the connection was closed")
+        if self._tls is not None and may_be_of_tls(f"{error.details()}"):  # pyright: ignore[reportAttributeAccessIssue] every raised RpcError is a grpc.Call too
+            self._tls.check()
+        return unreachable(self.address, describe(error, timeout_ns), was_sent=was_sent(error))

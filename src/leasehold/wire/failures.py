@@ -53,6 +53,9 @@ def from_failure(failure: Failure) -> LeaseholdError:
     return kind(failure.text, code=code, hint=failure.hint)
 
 
+TLS_FAILED: Final = "tls handshake failed"
+_REFUSED_LATE: Final = ("socket closed", "connection reset", "broken pipe")
+"""A server looks at a client's certificate when the client takes the connection for made (RFC 8446, 4.4.2)."""
 _PLAIN: Final = (
     ("connection refused", "nothing listens there (connection refused)"),
     ("no route to host", "no route leads to that host"),
@@ -64,6 +67,12 @@ _PLAIN: Final = (
     ("timed out", "the connection could not be made in time"),
     ("timeout", "the connection could not be made in time"),
     ("deadline", "no answer in time"),
+    ("certificate has expired", "its certificate has expired"),
+    ("certificate_verify_failed", "its certificate is not of an authority that is trusted here"),
+    ("hostname verification", "it shows the certificate of another process"),
+    ("wrong_version_number", "it does not use TLS"),
+    (TLS_FAILED, "TLS could not be agreed on with it"),
+    (": socket closed", "it closes connections at once, as a process with TLS does when others do without"),
     ("connection reset", "the connection broke"),
     ("broken pipe", "the connection broke"),
     ("socket closed", "the connection broke"),
@@ -73,6 +82,12 @@ _PLAIN: Final = (
     ("failed to connect", "the connection failed"),
 )
 """What gRPC says when a call has no answer, and plain words for it."""
+
+
+def may_be_of_tls(details: str) -> bool:
+    """Whether a certificate may be why a call had no answer."""
+    text = details.lower()
+    return TLS_FAILED in text or any(said in text for said in _REFUSED_LATE)
 
 
 def plainly(details: str) -> str | None:

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from leasehold.certificates.names import CertificateRole
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import (
     Failure,
@@ -41,6 +42,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 from leasehold.wire.failures import from_failure, plainly
 from leasehold.wire.flight_codec import BatchWriter, pieces
+from leasehold.wire.tls import Tls
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -167,9 +169,9 @@ class _Clients:
     def __init__(self, options: list[tuple[str, str | int]]) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._clients: dict[str, flight.FlightClient] = {}
+        self._clients: dict[tuple[str, Tls | None], flight.FlightClient] = {}
 
-    def to(self, address: str) -> flight.FlightClient:
+    def to(self, address: str, tls: Tls | None) -> flight.FlightClient:
         if _Clients.first_pid not in {None, os.getpid()}:
             # Flight's gRPC has threads that a fork leaves behind; any call, even of a new client, waits for ever.
             raise Definite(
@@ -179,11 +181,11 @@ class _Clients:
             )
         _Clients.first_pid = os.getpid()
         with self._lock:
-            client = self._clients.pop(address, None)
+            client = self._clients.pop((address, tls), None)
             if client is None:
                 with calling(address):
-                    client = flight.FlightClient(f"grpc://{address}", generic_options=self._options)
-            self._clients[address] = client
+                    client = self._made(address, tls)
+            self._clients[address, tls] = client
             if len(self._clients) > FLIGHT_CLIENTS_MAX:
                 # Calls under way hold it; it is closed after the last of them.
                 del self._clients[next(iter(self._clients))]
@@ -193,43 +195,56 @@ class _Clients:
         """The next call connects anew; calls under way keep their connection. One that lost its peer may be silent
         until the kernel sends again, and after each ping too many gRPC has doubled its keepalive interval for good."""
         with self._lock:
-            self._clients.pop(address, None)
+            for one in [one for one in self._clients if one[0] == address]:
+                del self._clients[one]
+
+    def _made(self, address: str, tls: Tls | None) -> flight.FlightClient:
+        if tls is None:
+            return flight.FlightClient(f"grpc://{address}", generic_options=self._options)
+        own = {"cert_chain": tls.chain, "private_key": tls.key} if tls.has_certificate else {}
+        return flight.FlightClient(
+            f"grpc+tls://{tls.door(address)}",
+            tls_root_certs=tls.roots,
+            override_hostname=tls.server_name(CertificateRole.NODE),
+            generic_options=self._options,
+            **own,
+        )
 
 
 _scanning = _Clients(_CLIENT_OPTIONS)
 _watched = _Clients(_WATCHED_OPTIONS)
 
 
-def reader_to(address: str) -> flight.FlightClient:
+def reader_to(address: str, tls: Tls | None = None) -> flight.FlightClient:
     """The connection to `host:port` for scans, made at its first use and kept; never fails for an address that is down.
     Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang."""
-    return _scanning.to(address)
+    return _scanning.to(address, tls)
 
 
-def writer_to(address: str) -> flight.FlightClient:
+def writer_to(address: str, tls: Tls | None = None) -> flight.FlightClient:
     """As `reader_to`, for a DoPut, and for a DoGet whose bytes are taken as they come. Calls end, even if blocked in a
     write, once the process has answered no ping for FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS. They
     also end if the server sends nothing for FLIGHT_SILENCE_NS although it lives."""
-    return _watched.to(address)
+    return _watched.to(address, tls)
 
 
-def is_answering(address: str, timeout_ns: int) -> bool:
+def is_answering(address: str, timeout_ns: int, tls: Tls | None = None) -> bool:
     """Whether the process at `host:port` answers anything in time, a refusal too."""
-    return _first(address, lambda client: client.list_actions(within(timeout_ns))) is not None
+    return _first(address, lambda client: client.list_actions(within(timeout_ns)), tls) is not None
 
 
-def ask_health(address: str, timeout_ns: int, caller: Message) -> bytes | None:
+def ask_health(address: str, timeout_ns: int, caller: Message, tls: Tls | None = None) -> bytes | None:
     """The `NodeStatus` of the node at `host:port`, as JSON; None if its process does not answer in time, empty if it
     refuses. `caller` is a ticket of this process, as for `within`."""
     action = flight.Action(HEALTH, b"")
-    found = _first(address, lambda client: client.do_action(action, within(timeout_ns, caller)))
+    found = _first(address, lambda client: client.do_action(action, within(timeout_ns, caller)), tls)
     return None if found is None else b"".join(one.body.to_pybytes() for one in found)
 
 
-def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]]) -> list[T] | None:
+def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]], tls: Tls | None) -> list[T] | None:
     """The first message that answers a call; empty for a refusal, None if the process is silent."""
     try:
-        return list(islice(call(writer_to(address)), 1))
+        return list(islice(call(writer_to(address, tls)), 1))
     except (flight.FlightTimedOutError, flight.FlightUnavailableError, flight.FlightCancelledError):
         _watched.forget(address)
         return None

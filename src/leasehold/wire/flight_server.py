@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import grpc
 import pyarrow as pa
 
+from leasehold.core.access.callers import Caller
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import Failure
 from leasehold.error_codes import ErrorCode
@@ -35,7 +36,6 @@ from leasehold.limits.flight import (
 )
 from leasehold.limits.requests import CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.addresses import bind, probe
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.connections import server_connection_options
@@ -55,6 +55,7 @@ from leasehold.wire.flight_codec import (
     write_schema,
 )
 from leasehold.wire.threads import ServingThreads
+from leasehold.wire.tls import CallerNames, Tls, open_doors
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 _OPTIONS: Final = (
@@ -86,7 +87,16 @@ class Outgoing(NamedTuple):
 class _Call:
     """The messages of a client, one at a time."""
 
-    def __init__(self, requests: Iterator[bytes], watched: WatchedCall, gate: CallGate, *, is_known: bool) -> None:
+    def __init__(
+        self,
+        requests: Iterator[bytes],
+        watched: WatchedCall,
+        gate: CallGate,
+        *,
+        is_known: bool,
+        caller: Caller | None,
+    ) -> None:
+        self.caller = caller
         self._requests = requests
         self._watched = watched
         self._gate = gate
@@ -183,9 +193,11 @@ class FlightService(Protocol):
         """Whether the caller in a CALLER_HEADER may ask anything here at all."""
         ...
 
-    def get(self, ticket: bytes) -> Outgoing: ...
+    def get(self, ticket: bytes, caller: Caller | None, /) -> Outgoing:
+        """`caller` is whom TLS has authenticated, here and in `put`."""
+        ...
 
-    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+    def put(self, command: bytes, incoming: Incoming, caller: Caller | None, /) -> Iterator[bytes]:
         """Takes a stream; the answers, while it comes and at its end."""
         ...
 
@@ -195,10 +207,10 @@ class FlightService(Protocol):
 class FlightServer:
     """Serves from the moment it is made until `close`.
 
-    `listen` is `host:port` on the loopback interface; with port 0 it picks a free one, and `address` has it. Raises
-    `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
-    is not ours; the peer learns only that it happened. A connection without a call is closed after `idle_ns`; a call is
-    cancelled whose first message takes longer than `call_opening_ns`, or a later one than `call_idle_ns`.
+    It listens at the doors of `listen` (`wire.tls.open_doors`), and `address` has the port. `on_fault` gets every error
+    of a handler that is not ours; the peer learns only that it happened. A connection without a call is closed after
+    `idle_ns`; a call is cancelled whose first message takes longer than `call_opening_ns`, or a later one than
+    `call_idle_ns`.
     """
 
     def __init__(
@@ -207,20 +219,20 @@ class FlightServer:
         *,
         listen: str,
         on_fault: Callable[[BaseException], None],
+        tls: Tls | None = None,
         idle_ns: int = CONNECTION_IDLE_NS,
         call_opening_ns: int = FLIGHT_OPENING_NS,
         call_idle_ns: int = FLIGHT_IDLE_NS,
     ) -> None:
-        probe(listen)
         self._threads = ServingThreads()
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
-            handlers=[_Methods(service, self._watch, on_fault)],
+            handlers=[_Methods(service, self._watch, on_fault, CallerNames(tls, listen))],
             options=(*_OPTIONS, *server_connection_options(idle_ns)),
             maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
         )
-        self.address = bind(listen, self._server.add_insecure_port)
+        self.address = open_doors(self._server, listen, tls)
         self._server.start()
 
     def close(self) -> None:
@@ -233,7 +245,10 @@ class FlightServer:
 class _Methods(grpc.GenericRpcHandler):
     """The methods as gRPC calls them: bytes in, bytes out."""
 
-    def __init__(self, service: FlightService, watch: CallWatch, on_fault: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, service: FlightService, watch: CallWatch, on_fault: Callable[[BaseException], None], names: CallerNames
+    ) -> None:
+        self._names = names
         self._service = service
         self._watch = watch
         self._on_fault = on_fault
@@ -291,7 +306,8 @@ class _Methods(grpc.GenericRpcHandler):
     ) -> Generator[_Call]:
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
         is_known = isinstance(said, bytes) and self._service.knows(said)
-        call = _Call(requests, watched, self._callers if is_known else self._strangers, is_known=is_known)
+        gate = self._callers if is_known else self._strangers
+        call = _Call(requests, watched, gate, is_known=is_known, caller=self._names.caller(context))
         try:
             yield call
         finally:
@@ -299,7 +315,7 @@ class _Methods(grpc.GenericRpcHandler):
 
     def _get(self, call: _Call) -> Iterator[bytes]:
         ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
-        outgoing = self._service.get(bytes(ticket))
+        outgoing = self._service.get(bytes(ticket), call.caller)
         call.taken()
         writer = BatchWriter(outgoing.schema)
         yield write_schema(outgoing.schema)
@@ -308,7 +324,7 @@ class _Methods(grpc.GenericRpcHandler):
 
     def _put(self, call: _Call) -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
-        for answer in self._service.put(bytes(begin.command or b""), Incoming(begin, call)):
+        for answer in self._service.put(bytes(begin.command or b""), Incoming(begin, call), call.caller):
             call.taken()
             yield write_field(1, answer)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol, TypeVar
 
+from leasehold.core.access.callers import Caller
 from leasehold.core.data.manifest import Manifest
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words.messages import Message
@@ -19,6 +20,8 @@ T = TypeVar("T")
 PEER: Final[ContextVar[str]] = ContextVar("PEER", default="")
 """The caller's address without its port, as in `ipv4:127.0.0.1`. The transport sets it for each call to a service; it
 is empty where the transport does not know the address."""
+CALLER: Final[ContextVar[Caller | None]] = ContextVar("CALLER", default=None)
+"""Whom TLS has authenticated, for each call and each session; None without TLS."""
 
 
 class Timer(Protocol):
@@ -112,6 +115,9 @@ class Connection(Protocol):
 
 class Transport(Protocol):
     """Makes connections."""
+
+    checks_peers: bool
+    """Whether both sides of a connection have shown a certificate before anything is sent."""
 
     def connect(self, address: str) -> Connection:
         """A connection to `host:port`. Nothing is sent yet, so this never fails."""

@@ -41,13 +41,13 @@ from leasehold.limits.sessions import (
     SESSION_END_GRACE_NS,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.addresses import bind, probe
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
-from leasehold.wire.ports import PEER, Service
+from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
+from leasehold.wire.tls import WITHOUT_TLS, CallerNames, Tls, open_doors
 
 SERVICE: Final = "leasehold.v1"
 CALL: Final = f"/{SERVICE}/Call"
@@ -158,9 +158,12 @@ class ServerDuplex(QueuedDuplex):
 class Handlers:
     """The methods of the service. The simulator calls these, and gRPC those of `methods`."""
 
-    def __init__(self, service: Service, on_fault: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, service: Service, on_fault: Callable[[BaseException], None], callers: CallerNames = WITHOUT_TLS
+    ) -> None:
         self._service = service
         self._on_fault = on_fault
+        self._callers = callers
 
     def methods(self, requests: RequestReader) -> grpc.GenericRpcHandler:
         """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
@@ -168,13 +171,20 @@ class Handlers:
 
         async def call(_frames: Any, context: Any) -> bytes:
             PEER.set(context.peer().rpartition(":")[0])
+            CALLER.set(self._callers.caller(context))
             return await self.call(requests.reading(context))
 
         async def commit(_frames: Any, context: Any) -> bytes:
+            CALLER.set(self._callers.caller(context))
             return await self.call(requests.reading(context, commit=True))
 
         async def stream(_frames: Any, context: Any) -> None:
+            CALLER.set(self._callers.caller(context))
             await self.stream(requests.reading(context), context)
+
+        async def session(frames: Any, context: Any) -> None:
+            CALLER.set(self._callers.caller(context))
+            await self.session(frames, context)
 
         return grpc.method_handlers_generic_handler(
             SERVICE,
@@ -182,7 +192,7 @@ class Handlers:
                 "Call": grpc.stream_unary_rpc_method_handler(call),
                 "Commit": grpc.stream_unary_rpc_method_handler(commit),
                 "Stream": grpc.stream_stream_rpc_method_handler(stream),
-                "Session": grpc.stream_stream_rpc_method_handler(self.session),
+                "Session": grpc.stream_stream_rpc_method_handler(session),
             },
         )
 
@@ -269,17 +279,17 @@ async def serve(
     service: Service,
     *,
     on_fault: Callable[[BaseException], None],
+    tls: Tls | None = None,
     idle_ns: int = CONNECTION_IDLE_NS,
 ) -> GrpcServer:
-    """Serves `service` at `address`, `host:port` on the loopback interface; port 0 picks a free one.
+    """Serves `service` at the doors of `address` (`wire.tls.open_doors`).
 
-    Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is not
-    a loopback address of this machine. `on_fault` gets every error of a handler that is not ours.
-    A connection without a call is closed after `idle_ns`.
+    Raises as `open_doors`. `on_fault` gets every error of a handler that is not ours. A connection without a call is
+    closed after `idle_ns`.
     """
-    probe(address)
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns)))
-    server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(RequestReader(OneThread())),))
-    bound = bind(address, server.add_insecure_port)
+    handlers = Handlers(service, on_fault, CallerNames(tls, address))
+    server.add_generic_rpc_handlers((handlers.methods(RequestReader(OneThread())),))
+    bound = open_doors(server, address, tls)
     await server.start()
     return GrpcServer(server, bound)

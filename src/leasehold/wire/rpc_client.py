@@ -16,6 +16,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.requests import EOF, frames
 from leasehold.wire.rpc import CHANNEL_OPTIONS, SESSION, STREAM, call_path, describe, read_answer, was_sent
+from leasehold.wire.tls import Tls
 
 
 class ClientDuplex(QueuedDuplex):
@@ -89,8 +90,9 @@ async def guarded(operation: Awaitable[Any], peer: str, timeout_ns: int | None =
 class GrpcConnection:
     """Implements `wire.ports.Connection`; the channel is made at the first use."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
         self._address = address
+        self._tls = tls
         self._channel: grpc.aio.Channel | None = None
         self._closed = False
         self._sessions: set[ClientDuplex] = set()
@@ -143,12 +145,22 @@ class GrpcConnection:
         if self._closed:
             raise unreachable(self._address, "the connection was closed")
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+            if self._tls is None:
+                self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+            else:
+                options = (*CHANNEL_OPTIONS, *self._tls.checks_of_coordinators())
+                self._channel = grpc.aio.secure_channel(
+                    self._tls.door(self._address), self._tls.channel(), options=options
+                )
         return self._channel
 
 
 class GrpcTransport:
     """Implements `wire.ports.Transport`."""
 
+    def __init__(self, tls: Tls | None = None) -> None:
+        self.checks_peers = tls is not None and tls.has_certificate
+        self._tls = tls
+
     def connect(self, address: str) -> GrpcConnection:
-        return GrpcConnection(address)
+        return GrpcConnection(address, self._tls)

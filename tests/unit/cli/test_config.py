@@ -58,6 +58,7 @@ coordinators = ["127.0.0.1:7000", "[::1]:7001"]
 seeds = ["127.0.0.1:7900"]
 cluster_key = "/etc/key"
 gossip = "127.0.0.1:7900"
+tls = "certificates/n"
 """
     assert read(text) == {
         "dir": BASE / "data",
@@ -69,6 +70,7 @@ gossip = "127.0.0.1:7900"
         "seeds": ("127.0.0.1:7900",),
         "cluster_key": Path("/etc/key"),
         "gossip": "127.0.0.1:7900",
+        "tls": BASE / "certificates/n",
     }
     assert set(read(text)) == {key.name for key in NODE_KEYS}
 

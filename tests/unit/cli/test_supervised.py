@@ -102,7 +102,9 @@ def test_what_this_process_starts_inherits_no_channel(ends: tuple[socket.socket,
 
 def test_what_is_handed_over_is_one_record(ends: tuple[socket.socket, SupervisorChannel]) -> None:
     ends[1].hand_over(("a:1", "b:2"), b"\x00yes", b"the\nrequest")
-    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1 b:2\n00796573\nthe\nrequest"
+    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1 b:2\n00796573\n\nthe\nrequest"
+    ends[1].hand_over(("a:1",), b"yes", b"it", ("name", "/ca", "/own"))
+    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1\n796573\nname\0/ca\0/own\nit"
 
 
 def test_a_supervisor_that_does_not_read_holds_nobody_up(ends: tuple[socket.socket, SupervisorChannel]) -> None:
@@ -132,5 +134,5 @@ def test_a_supervisor_is_told_that_the_process_ends_for_an_error_of_the_disk() -
         ending.disk_fails()
         records = [supervisor_end.recv(supervisor.RECORD_BYTES_MAX) for _ in range(2)]
     failing = msgspec.structs.replace(report, disk_failing=True)
-    assert [one.split(b"\n", 2)[2] for one in records] == [prepared_call(report), prepared_call(failing)]
+    assert [one.split(b"\n", 3)[3] for one in records] == [prepared_call(report), prepared_call(failing)]
     Ending(None).disk_fails()

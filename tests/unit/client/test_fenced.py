@@ -18,6 +18,7 @@ from leasehold.errors import Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId
 from leasehold.wire import flight
 from leasehold.wire.flight import expect
+from leasehold.wire.tls import Tls
 from tests.unit.client.fenced_words import (
     SEGMENTS,
     append,
@@ -86,7 +87,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("reader_to", "writer_to"):
         connect = getattr(flight, name)
         monkeypatch.setattr(
-            replicas, name, lambda address, connect=connect: addresses.append(address) or connect(address)
+            replicas, name, lambda address, tls, connect=connect: addresses.append(address) or connect(address, tls)
         )
     return addresses
 
@@ -129,9 +130,9 @@ def test_an_append_leaves_a_fenced_replica_at_once_and_does_not_ask_it_for_every
 ) -> None:
     asked: list[str] = []
 
-    def writer_to(address: str) -> FlightClient:
+    def writer_to(address: str, tls: Tls | None) -> FlightClient:
         asked.append(address)
-        return flight.writer_to(address)
+        return flight.writer_to(address, tls)
 
     monkeypatch.setattr(replicas, "writer_to", writer_to)
     pair.node(number).fence()
@@ -225,7 +226,7 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     unhurried_process().now_ns = stopped  # so no rest ends
     node.fence()
     reader = LeaseholdReader(
-        address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+        tls="", address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
     )
     assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
     address = pair.catalog.nodes[node.id].address
@@ -233,6 +234,7 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     asked.clear()
     assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
     sink = LeaseholdSink(
+        tls="",
         address="127.0.0.1:1",
         token=None,
         facts=encode(pair.facts()),
@@ -253,6 +255,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     node = pair.node(1)
     transaction = pair.open()
     sink = LeaseholdSink(
+        tls="",
         address="127.0.0.1:1",
         token=None,
         facts=encode(pair.facts()),
@@ -270,7 +273,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     unhurried_process()
     plan = pair.plan()
     reader = LeaseholdReader(
-        address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+        tls="", address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
     )
     node.fence_at_reading(3)
     before = node.readings

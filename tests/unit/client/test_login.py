@@ -1,5 +1,6 @@
 """Saying who one is: when a client logs in, when again, and what it keeps to itself."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -41,6 +42,9 @@ ANSWER = Receipts(barriers=(), next_after=None)
 
 class Coordinator:
     """Answers those who hold a token that is good; each login makes another one."""
+
+    address = "127.0.0.1:1"
+    is_private = True
 
     def __init__(self, *, users: bool = True) -> None:
         self.users = users
@@ -357,3 +361,18 @@ def test_it_is_proven_anew_for_each_password() -> None:
         mine.call(QUESTION)
     assert caught.value.code == "COORDINATOR_UNPROVEN"
     assert there.logins == 1
+
+
+def test_nothing_secret_leaves_the_machine_in_the_clear() -> None:
+    there = Coordinator()
+    there.is_private = False
+    mine = Client(there)
+    for request in (Login(cluster_id=None, user="u", password="p"), QUESTION, WhoAreYou()):
+        there.asked.clear()
+        with contextlib.suppress(LeaseholdError):
+            mine.call(request)
+        assert there.asked == ([request] if isinstance(request, WhoAreYou | AskReceipts) else [])
+    with pytest.raises(BadSettings) as caught:
+        mine.call(QUESTION)
+    assert caught.value.code == "NOT_ENCRYPTED", "it would log in"
+    assert not any(isinstance(one, Login) for one in there.asked)

@@ -73,7 +73,7 @@ def test_R6_spark_tells_it_in_one_line(pair: Cluster) -> None:
     plan = pair.plan()
     pair.recovered(SECOND)
     reader = LeaseholdReader(
-        address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+        address="127.0.0.1:1", tls="", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
     )
     with pytest.raises(Definite) as caught:
         list(reader.read(InputPartition(encode(plan))))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.core.access.callers import Caller
 from leasehold.errors import Fenced, LeaseholdError
 from leasehold.wire.flight import from_flight
 from leasehold.wire.flight_server import SERVICE, FlightServer, Incoming, Outgoing
@@ -59,7 +60,7 @@ class Service:
     def knows(self, caller: bytes) -> bool:
         return caller == KNOWN
 
-    def get(self, ticket: bytes) -> Outgoing:
+    def get(self, ticket: bytes, caller: Caller | None) -> Outgoing:
         self.tickets.append(ticket)
         if ticket == b"refuse":
             raise Fenced("node 7 is fenced", hint="ask another")
@@ -71,7 +72,7 @@ class Service:
         finally:
             self.ended.set()
 
-    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+    def put(self, command: bytes, incoming: Incoming, caller: Caller | None) -> Iterator[bytes]:
         try:
             self.tickets.append(command)
             self.schema = incoming.schema

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import flight
 from tests.unit.wire.served_flight import KINDS, KNOWN, Served, call, failure_of, rows, serving, status
 
+from leasehold.core.access.callers import Caller
 from leasehold.limits.flight import (
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_PART_BYTES,
@@ -189,10 +190,10 @@ def test_no_bytes_are_taken_of_calls_that_wait(served: Served, monkeypatch: pyte
     begun = threading.Semaphore(0)
     answer = served.service.get
 
-    def get(ticket: bytes) -> Outgoing:
+    def get(ticket: bytes, caller: Caller | None) -> Outgoing:
         begun.release()
         decided.wait(30)
-        return answer(ticket)
+        return answer(ticket, caller)
 
     monkeypatch.setattr(served.service, "get", get)
     with served.raw() as channel, ThreadPoolExecutor(16) as pool:

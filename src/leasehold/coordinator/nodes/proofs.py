@@ -12,11 +12,12 @@ log = logging.getLogger(__name__)
 
 
 class Membership:
-    """The proofs of one coordinator process; `keys` is None without a cluster key."""
+    """The proofs of one coordinator process; `keys` is None without a cluster key. With `certificates` members have
+    shown one (`core/access/callers.py`)."""
 
-    def __init__(self, keys: ProofKeys | None) -> None:
+    def __init__(self, keys: ProofKeys | None, *, certificates: bool = False) -> None:
         self._keys = keys
-        self.anybody_may_join: Final = keys is None
+        self.anybody_may_join: Final = keys is None and not certificates
         """Whether a process may become a node without a proof."""
         self._addresses: frozenset[str] = frozenset()
 

@@ -14,6 +14,7 @@ from leasehold.coordinator.nodes.topology import Topology
 from leasehold.coordinator.stored_catalog import watched
 from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store
 from leasehold.coordinator.writer import StoreDeclined
+from leasehold.core.access.callers import check_caller
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import EndReportReceived, SurrenderReceived
 from leasehold.core.membership.speaker import check_speaker
@@ -26,7 +27,7 @@ from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
 from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS, SESSION_IDLE_NS, SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage, StorageStatus
-from leasehold.wire.ports import Clock, Duplex
+from leasehold.wire.ports import CALLER, Clock, Duplex
 from leasehold.wire.tasks import BoundedWaits
 
 Spoken: TypeAlias = (
@@ -119,6 +120,7 @@ class Sessions:
     async def serve(self, duplex: Duplex) -> None:
         """Serves one stream until either side ends it, or it is silent for too long (R20)."""
         opening = await self._opening(duplex)
+        check_caller(opening, CALLER.get(), self._catalog())
         check_speaker(opening, self._catalog())
         one = OpenedSession(incarnation=opening.incarnation, heard_ns=self._clock.now_ns())
         try:

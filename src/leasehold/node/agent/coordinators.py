@@ -136,11 +136,11 @@ class KnownCoordinators:
             self.told(told_addresses(facts))
 
     def say_if_keyless(self) -> None:
-        """Warns if this node has no cluster key."""
-        if self._keys is None:
+        """Warns if this node can't tell coordinators from others."""
+        if self._keys is None and not self._transport.checks_peers:
             log.warning(
                 "this node has no cluster key: it can't tell a coordinator from another process at the same address,"
-                " and sends its secrets to both; give it --cluster-key FILE"
+                " and sends its secrets to both; give it --tls FOLDER, or --cluster-key FILE"
             )
 
     def say_uninitialised(self) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Final
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from leasehold.storage.listing import Lister
 from leasehold.storage.segment import verified_pieces, verify_segment
 from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket, within, writer_to
 from leasehold.wire.steps import run
+from leasehold.wire.tls import Tls
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,10 @@ log = logging.getLogger(__name__)
 class LocalDisk:
     """Implements `wire.ports.Disk` on the segment files of this node; `published` identifies it to its peers."""
 
-    def __init__(self, files: SegmentFiles, published: Published, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, files: SegmentFiles, published: Published, now_ns: Callable[[], int], tls: Tls | None = None
+    ) -> None:
+        self._copies = FlightCopies(tls)
         self._files = files
         self._lister = Lister(files, now_ns)
         self._published = published
@@ -85,7 +88,7 @@ class LocalDisk:
     ) -> bool:
         """As `fetch_segment`, which calls `on_asked` on the worker thread."""
         return await asyncio.to_thread(
-            fetch_segment, self._files, record, places, cluster_id, self._published, on_asked
+            fetch_segment, self._files, record, places, cluster_id, self._published, on_asked, copies=self._copies
         )
 
     def _check_sizes(self, records: tuple[SegmentRecord, ...]) -> tuple[SegmentRecord, ...]:
@@ -119,11 +122,13 @@ def fetch_segment(
     cluster_id: ClusterId,
     asking: Published,
     on_asked: OnAsked = lambda _node, _error: None,
+    *,
+    copies: "FlightCopies | None" = None,
 ) -> bool:
     """As `core.data.fetches.fetch_segment`, on this thread."""
     copying = fetches.fetch_segment(
         LocalFiles(files, asking.suspects),
-        _COPIES,
+        copies or FlightCopies(None),
         record,
         places,
         cluster_id=cluster_id,
@@ -136,9 +141,12 @@ def fetch_segment(
 class FlightCopies:
     """Implements `core.data.fetches.GetsCopies`."""
 
+    def __init__(self, tls: Tls | None) -> None:
+        self._tls = tls
+
     async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[memoryview]:
         with calling(address):
-            reader = writer_to(address).do_get(ticket(request), within(timeout_ns, request))
+            reader = writer_to(address, self._tls).do_get(ticket(request), within(timeout_ns, request))
             try:
                 if not reader.schema.equals(BYTES_SCHEMA):
                     raise pa.ArrowInvalid("not a segment's bytes")
@@ -150,6 +158,3 @@ class FlightCopies:
                         yield memoryview(value.as_buffer())
             finally:
                 reader.cancel()
-
-
-_COPIES: Final = FlightCopies()

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from leasehold.core.access.callers import Caller, check_caller
 from leasehold.core.access.rights import user_of
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
@@ -32,6 +33,7 @@ from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, bytes_batch, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
 from leasehold.wire.steps import ThreadRuntime, iterate, run
+from leasehold.wire.tls import Tls
 
 
 class ServingLimits(NamedTuple):
@@ -50,7 +52,7 @@ SERVING_LIMITS: Final = ServingLimits()
 class NodeFlight:
     """Implements `wire.flight_server.FlightService`; serves from its creation until `shutdown`.
 
-    `listen` is a loopback `host:port`; `address` tells the port that was picked for port 0. `on_fault` gets every
+    `listen` and `tls` are as in `FlightServer`, and `address` has the port that was picked for 0. `on_fault` gets every
     unexpected error of a handler; the peer learns only that there was one. Raises `BadSettings` (PORT_IN_USE).
     """
 
@@ -65,6 +67,7 @@ class NodeFlight:
         serve_log: ServeLog,
         now_ns: Callable[[], int],
         listen: str = "127.0.0.1:0",
+        tls: Tls | None = None,
         on_fault: Callable[[BaseException], None] = report,
         limits: ServingLimits = SERVING_LIMITS,
     ) -> None:
@@ -80,13 +83,13 @@ class NodeFlight:
             requests,
             local,
             ParquetEncoder,
-            Peers(runtime, FlightPeers()),
+            Peers(runtime, FlightPeers(tls)),
             writes_max=limits.writes_max,
             forward_limits=limits.forward,
         )
         self._fetches = Fetches(requests, local, manifest)
         self._scrubs = Scrubs(requests, manifest, files, published)
-        self._server = FlightServer(self, listen=listen, on_fault=on_fault)
+        self._server = FlightServer(self, listen=listen, on_fault=on_fault, tls=tls)
         self.address: Final = self._server.address
         """The `host:port` it listens on."""
 
@@ -109,9 +112,10 @@ class NodeFlight:
             return False
         return True
 
-    def get(self, ticket: bytes) -> Outgoing:
+    def get(self, ticket: bytes, caller: Caller | None) -> Outgoing:
         """A scan of one segment, a copy of it for another node, or a scrub."""
         request = read_ticket(ticket)
+        check_caller(request, caller, self._published.view)
         match request:
             case messages.ReadTicket():
                 scan = run(self._scans.open(request))
@@ -126,9 +130,10 @@ class NodeFlight:
             case _:
                 raise _no_ticket("read")
 
-    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+    def put(self, command: bytes, incoming: Incoming, caller: Caller | None) -> Iterator[bytes]:
         """Rows from a client, or a segment's bytes from another node."""
         request = read_ticket(command)
+        check_caller(request, caller, self._published.view)
         match request:
             case messages.WriteTicket():
                 with noting(self._published):

@@ -23,6 +23,7 @@ from leasehold.wire.flight import (
     within,
     writer_to,
 )
+from leasehold.wire.tls import Tls
 
 M = TypeVar("M", bound=Message)
 
@@ -30,11 +31,14 @@ M = TypeVar("M", bound=Message)
 class FlightPeers:
     """Implements `core.data.peers.PeerCalls`."""
 
+    def __init__(self, tls: Tls | None) -> None:
+        self._tls = tls
+
     @asynccontextmanager
     async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
         """Begins to forward a segment. The end raises the peer's reason, if it declined."""
         with calling(address):
-            writer, answers = writer_to(address).do_put(
+            writer, answers = writer_to(address, self._tls).do_put(
                 descriptor(ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS, ticket)
             )
             try:
@@ -44,11 +48,11 @@ class FlightPeers:
 
     async def is_answering(self, address: str, timeout_ns: int) -> bool:
         """Whether the process there answers at all in time."""
-        return is_answering(address, timeout_ns)
+        return is_answering(address, timeout_ns, self._tls)
 
     async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
         """What the process there says of its own state, asked by the sender of `ticket`."""
-        said = ask_health(address, timeout_ns, ticket)
+        said = ask_health(address, timeout_ns, ticket, self._tls)
         if said is None:
             return Probed(is_answering=False)
         try:

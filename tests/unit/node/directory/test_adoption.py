@@ -43,6 +43,8 @@ Answer = Message | Exception
 class Coordinators:
     """Answers what comes next, and the last of it for ever. Implements `Transport` and `Connection`."""
 
+    checks_peers = False
+
     def __init__(self, *answers: Answer, facts: Answer = FACTS) -> None:
         self._answers = list(answers)
         self._facts = facts

@@ -169,9 +169,9 @@ def change_record(made: Cluster, record: SegmentRecord) -> None:
 def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, list[NodeId]], None]) -> None:
     """Has `before` called ahead of each fetch, on the thread that does it, with the nodes that it may ask."""
 
-    def intercepted(files, record, places, *rest):
+    def intercepted(files, record, places, *rest, **named):
         before(record, [node for node, _ in places])
-        return fetch_segment(files, record, places, *rest)
+        return fetch_segment(files, record, places, *rest, **named)
 
     monkeypatch.setattr(segments, "fetch_segment", intercepted)
 

@@ -26,6 +26,7 @@ from leasehold.node.serving.peers import FlightPeers
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import ask_health, expect
 from leasehold.wire.steps import ThreadRuntime, run
+from leasehold.wire.tls import Tls
 from tests.unit.node.cluster import Cluster, cluster, rows
 from tests.unit.node.serving.stream_words import ROWS_SCHEMA, Stream, write_ticket
 
@@ -75,7 +76,7 @@ def release_at_second_probe(
     """Answers probes so, and lets the peer go on at the second one; whom they asked."""
     asked: list[str] = []
 
-    def ask(address: str, timeout_ns: int, caller: Message) -> bytes | None:
+    def ask(address: str, timeout_ns: int, caller: Message, _tls: Tls | None) -> bytes | None:
         asked.append(address)
         if len(asked) == 2:
             released.set()

@@ -1,0 +1,129 @@
+"""Whom the transport has authenticated, and what such a caller may ask.
+
+Over TLS each process shows a certificate that says who it is. It comes on top of the proofs, tokens and sessions, which
+say which cluster, which directory and which process a request is of.
+
+| what is asked | who may ask |
+| --- | --- |
+| an id for a node, an incarnation, a lease, the catalog, the end of a process | this node |
+| a segment's bytes, or taking them | this node |
+| the report of a coordinator | a coordinator |
+| a cluster id for a new meta storage | a coordinator or a client with a certificate |
+| anything else, where there are users | whoever logs in |
+| anything else, where there are none | whoever has a certificate, or is on this machine |
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import messages
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Forbidden
+from leasehold.ids import NodeId
+
+
+class CallerRole(StrEnum):
+    """What a caller is, by its certificate or for lack of one."""
+
+    NODE = "node"
+    COORDINATOR = "coordinator"
+    CLIENT = "client"
+    NEIGHBOUR = "neighbour"
+    """Without a certificate, over loopback."""
+    STRANGER = "stranger"
+    """Without a certificate, from anywhere."""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """A caller over TLS; `name` is that of the certificate, empty without one. Without TLS there is no `Caller`."""
+
+    role: CallerRole
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name}" if self.name else f"a {self.role}"
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it may ask what the processes of a cluster ask each other."""
+        return self.role in _MEMBERS
+
+
+_MEMBERS: Final = frozenset({CallerRole.NODE, CallerRole.COORDINATOR})
+
+
+def check_caller(request: messages.Message, caller: Caller | None, catalog: Catalog) -> None:
+    """Checks a request to a coordinator, or a ticket. Raises `Forbidden`: WRONG_DOOR, NOT_THIS_NODE, OPEN_CLUSTER.
+    `catalog` is the newest that is known here."""
+    if caller is None:
+        return
+    match request:
+        case messages.Allocate(name=name) | messages.Join(name=name):
+            _need_member(caller)
+            if caller != Caller(CallerRole.NODE, name):
+                raise _not_this(caller, f"node {name[:80]}")
+        case (
+            messages.AskIncarnation(node=node)
+            | messages.OpenSession(node=node)
+            | messages.AskSnapshot(node=node)
+            | messages.ReportProcessEnd(node=node)
+            | messages.FetchTicket(node=node)
+            | messages.ForwardTicket(sender=node)
+        ):
+            check_sender(node, caller, catalog)
+        case messages.ReportCoordinator():
+            _need_member(caller)
+            if caller.role is not CallerRole.COORDINATOR:
+                raise _not_this(caller, "a coordinator")
+        case messages.WhoAreYou() | messages.ChallengeCoordinator():
+            pass  # the answers say nothing that a certificate does not say
+        case _:
+            check_person(caller, catalog)
+
+
+def check_person(caller: Caller | None, catalog: Catalog) -> None:
+    """Raises `Forbidden` (OPEN_CLUSTER) for a stranger where nobody could tell it from a user."""
+    if caller is not None and not catalog.users:
+        check_no_stranger(caller)
+
+
+def check_no_stranger(caller: Caller | None) -> None:
+    """As `check_person`, before there is a cluster."""
+    if caller is not None and caller.role is CallerRole.STRANGER:
+        raise Forbidden(
+            "this cluster has no users, so it serves only callers with a certificate",
+            code=ErrorCode.OPEN_CLUSTER,
+            hint="set LEASEHOLD_TLS to the folder of a certificate (`leasehold ca issue --client NAME` makes one), and"
+            " create a user: with users, a password is enough",
+        )
+
+
+def check_sender(node: NodeId, caller: Caller | None, catalog: Catalog) -> None:
+    """Raises `Forbidden` (WRONG_DOOR, NOT_THIS_NODE) unless the caller is the node that the request says it is of."""
+    if caller is None:
+        return
+    _need_member(caller)
+    record = catalog.nodes.get(node)
+    # One that is not known is refused for that, and by its token or session.
+    if record is not None and caller != Caller(CallerRole.NODE, record.name):
+        raise _not_this(caller, f"node {record.name}")
+
+
+def _need_member(caller: Caller) -> None:
+    if not caller.is_member:
+        raise Forbidden(
+            f"only processes of the cluster may ask this; the caller is {caller}",
+            code=ErrorCode.WRONG_DOOR,
+            hint="give the process its own certificate with --tls: `leasehold ca issue` makes it",
+        )
+
+
+def _not_this(caller: Caller, claimed: str) -> Forbidden:
+    return Forbidden(
+        f"the request is of {claimed}, and the certificate of its sender says {caller}",
+        code=ErrorCode.NOT_THIS_NODE,
+        hint=f"start it with --tls and the certificate of {claimed}",
+    )

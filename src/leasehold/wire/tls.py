@@ -1,0 +1,213 @@
+"""TLS of this process: whom it trusts, the certificate that it shows, and the two doors of each server.
+
+An address names a process. Over TLS a server has two doors there (docs/decisions/0044-two-doors-one-address.md):
+
+| door | port | TLS | for |
+| --- | --- | --- | --- |
+| of members | that of the address | both sides show a certificate | nodes, coordinators, clients with a certificate |
+| of strangers | the next one | the server alone shows a certificate | who logs in with a password |
+
+Servers are checked by name, so a process keeps its name under any address.
+"""
+
+import binascii
+import contextlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import grpc
+import msgspec
+
+from leasehold.certificates.files import CA, IDENTITY, check_directory, pem_blocks, read_key_file, read_public_file
+from leasehold.certificates.names import CertificateRole, parse_uri, role_dns_name
+from leasehold.core.access.callers import Caller, CallerRole
+from leasehold.errors import BadCertificate
+from leasehold.wire.addresses import anywhere, bind, held, is_loopback, loopback, next_port, two_held
+
+_AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
+_URI: Final = "peer_uri"
+"""Where gRPC tells the URIs of a peer's certificate that it has verified."""
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom this process trusts, and what it shows. Equal values share their connections."""
+
+    authority: str
+    """Of the cluster whose servers this process expects."""
+    roots: bytes
+    """PEM."""
+    chain: bytes = b""
+    """PEM: the certificate of this process, and those between it and a root; empty without one."""
+    key: bytes = b""
+    """PEM; a secret."""
+    bundle: str = ""
+    """Where the certificate was read."""
+
+    def __repr__(self) -> str:
+        return f"Tls({self.authority!r})"
+
+    @property
+    def has_certificate(self) -> bool:
+        return bool(self.chain)
+
+    def door(self, address: str) -> str:
+        """Where this process connects to reach the server at `address`."""
+        return address if self.has_certificate else next_port(address)
+
+    def server_name(self, role: CertificateRole) -> str:
+        """What the certificate of any such server is for."""
+        return role_dns_name(self.authority, role)
+
+    def checks_of_coordinators(self) -> tuple[tuple[str, str], ...]:
+        """Options of a channel to a coordinator."""
+        return (("grpc.ssl_target_name_override", self.server_name(CertificateRole.COORDINATOR)),)
+
+    def check(self) -> None:
+        """Raises `BadCertificate` if the bundle that it was read from is not as it should be."""
+        from leasehold.certificates.checks import load_own  # noqa: PLC0415 - slow to load; few need it
+
+        if self.bundle:
+            load_own(Path(self.bundle), datetime.now(UTC))
+
+    def for_supervisor(self) -> tuple[str, ...]:
+        """What `SupervisorChannel.hand_over` takes."""
+        assert self.bundle, "a process has read its certificate from there"
+        bundle = Path(self.bundle)
+        return self.server_name(CertificateRole.COORDINATOR), str(bundle / CA), str(bundle / IDENTITY)
+
+    def channel(self) -> grpc.ChannelCredentials:
+        return _channel(self)
+
+    def servers(self) -> tuple[grpc.ServerCredentials, grpc.ServerCredentials]:
+        """Of the members' door and of the strangers'."""
+        pairs = [(self.key, self.chain)]
+        return (
+            grpc.ssl_server_credentials(pairs, root_certificates=self.roots, require_client_auth=True),
+            grpc.ssl_server_credentials(pairs),
+        )
+
+
+@lru_cache(maxsize=16)
+def _channel(tls: Tls) -> grpc.ChannelCredentials:
+    if not tls.has_certificate:
+        return grpc.ssl_channel_credentials(tls.roots)
+    return grpc.ssl_channel_credentials(tls.roots, tls.key, tls.chain)
+
+
+def read_tls(path: Path) -> Tls:
+    """Of a client: from its bundle, or from a file of authorities that it trusts.
+
+    Raises `BadCertificate` for files that are not there or hold something else. To check certificates takes longer than
+    a short command: the connection fails by those that are wrong, and `Tls.check` says why.
+    """
+    if not path.is_dir():
+        roots = read_public_file(path)
+        return Tls(authority=_authority(path, roots), roots=roots)
+    check_directory(path)
+    blocks = pem_blocks(path / IDENTITY, read_key_file(path / IDENTITY))
+    key = b"".join(text for label, text in blocks if label.endswith("PRIVATE KEY"))
+    chain = b"".join(text for label, text in blocks if label == "CERTIFICATE")
+    return Tls(
+        authority=_authority(path / IDENTITY, chain),
+        roots=read_public_file(path / CA),
+        chain=chain,
+        key=key,
+        bundle=str(path),
+    )
+
+
+def own_tls(bundle: Path | None, role: CertificateRole, name: str | None = None) -> Tls | None:
+    """That of a process of this role, and of this name where it has one; None without a bundle. Raises
+    `BadCertificate`."""
+    if bundle is None:
+        return None
+    from leasehold.certificates.checks import load_own  # noqa: PLC0415 - slow to load; few need it
+
+    own = load_own(bundle, datetime.now(UTC), role)
+    if name not in {None, own.name.name}:
+        raise BadCertificate(
+            f"{bundle / IDENTITY}: the certificate is of {own.name}, and this is {role} {name}",
+            hint=f"`leasehold ca issue CA-DIRECTORY --{role} {name} --to BUNDLE` makes its own",
+        )
+    return Tls(
+        authority=own.name.authority,
+        roots=own.roots_pem,
+        chain=own.chain_pem,
+        key=own.key_pem,
+        bundle=str(bundle.absolute()),
+    )
+
+
+def _authority(path: Path, content: bytes) -> str:
+    """The authority that a file names: in a line before its certificates, else in the URI of the first one that has
+    one, which is plain text in its encoding (RFC 5280, 4.2.1.6)."""
+    texts = [content.partition(b"-----BEGIN")[0]]
+    with contextlib.suppress(binascii.Error):
+        texts += [binascii.a2b_base64(b"".join(text.splitlines()[1:-1])) for _, text in pem_blocks(path, content)]
+    found = next((one for text in texts if (one := _AUTHORITY.search(text)) is not None), None)
+    if found is None:
+        raise BadCertificate(
+            f"{path} does not say whose names to expect",
+            hint="name a bundle, or put the line leasehold://<32 hex digits>/ before the certificates in this file",
+        )
+    return found[1].decode()
+
+
+class TakesPorts(Protocol):
+    """A server of gRPC."""
+
+    def add_insecure_port(self, address: str) -> int: ...
+
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int: ...
+
+
+def open_doors(server: TakesPorts, listen: str, tls: Tls | None) -> str:
+    """Makes a server listen at `listen`, `host:port`, over TLS at the next port too; returns the address with the port
+    that was picked for 0. Without TLS it listens on loopback alone.
+
+    Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is not
+    one of this machine.
+    """
+    if tls is None:
+        host, port = loopback(listen)
+        with held(host, port) as found:
+            return bind(host, found, server.add_insecure_port)
+    host, port = anywhere(listen)
+    members, strangers = tls.servers()
+    with two_held(host, port) as found:
+        bind(host, found + 1, lambda address: server.add_secure_port(address, strangers))
+        return bind(host, found, lambda address: server.add_secure_port(address, members))
+
+
+class CallerNames:
+    """Tells of each call to one server whom TLS has authenticated; `listen` is where the server listens."""
+
+    def __init__(self, tls: Tls | None, listen: str) -> None:
+        self._authority = None if tls is None else tls.authority
+        self._nobody = Caller(CallerRole.NEIGHBOUR if is_loopback(listen) else CallerRole.STRANGER)
+
+    def caller(self, context: Any) -> Caller | None:
+        """None without TLS. A certificate that names none of this cluster is as good as none."""
+        if self._authority is None:
+            return None
+        return _certified(context.auth_context(), self._authority) or self._nobody
+
+
+WITHOUT_TLS: Final = CallerNames(None, "127.0.0.1:0")
+
+
+def _certified(facts: Mapping[str, Any], authority: str) -> Caller | None:
+    uris = facts.get(_URI) or ()
+    if len(uris) != 1:
+        return None
+    try:
+        name = parse_uri(bytes(uris[0]).decode(errors="replace"))
+    except BadCertificate:
+        return None
+    if name.authority != authority:
+        return None
+    return Caller(CallerRole(name.role.value), name.name)

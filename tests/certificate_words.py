@@ -1,0 +1,32 @@
+"""An authority and certificates of it, for tests of whatever uses them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+
+from leasehold.certificates.authority import Authority, create_authority, issue
+from leasehold.certificates.names import CertificateRole
+from leasehold.wire.tls import Tls, own_tls, read_tls
+
+HOLDERS = {"node-1": "node", "node-2": "node", "coordinator": "coordinator", "ann": "client"}
+
+
+def issued(folder: Path, authority: Authority | None = None, **holders: str) -> Path:
+    """A new folder with a folder for each holder, whose role is given, by default HOLDERS; and their authority."""
+    folder.mkdir()
+    now = datetime.now(UTC)
+    by = authority or create_authority(folder / "authority", token_hex(16), now)
+    for name, role in (holders or HOLDERS).items():
+        issue(by, CertificateRole(role), name, 1, folder / name, now)
+    return folder
+
+
+def of_process(folder: Path) -> Tls:
+    role = CertificateRole.COORDINATOR if folder.name == "coordinator" else CertificateRole.NODE
+    found = own_tls(folder, role)
+    assert found is not None
+    return found
+
+
+def of_client(path: Path) -> Tls:
+    return read_tls(path)
