@@ -1,6 +1,7 @@
 """All mutants, by the part of the protocol that they break."""
 
 from tests.mutants import (
+    certificates,
     checkpoints,
     disks,
     identities,
@@ -24,6 +25,7 @@ MUTANTS = (
     *moves.MUTANTS,
     *members.MUTANTS,
     *identities.MUTANTS,
+    *certificates.MUTANTS,
     *recoveries.MUTANTS,
     *tables.MUTANTS,
     *scans.MUTANTS,
