@@ -23,11 +23,13 @@ class RunningCluster:
         self.directory = local.directory
 
     @classmethod
-    def start(cls, directory: Path, nodes: int = 3, coordinators: int = 1, meta: str | None = None) -> Self:
-        """Starts them and waits until every node holds a lease."""
+    def start(
+        cls, directory: Path, nodes: int = 3, coordinators: int = 1, meta: str | None = None, *, tls: bool = False
+    ) -> Self:
+        """Starts them and waits until every node holds a lease. Most tests do without TLS, which costs time."""
         running = cls(LocalCluster(directory))
         try:
-            running.local.up(nodes, coordinators, meta)
+            running.local.up(nodes, coordinators, meta, tls=tls)
             running.wait_until_active()
         except BaseException:
             with contextlib.suppress(LeaseholdError):

@@ -1,4 +1,5 @@
-"""Nodes and coordinators below their supervisors, as `leasehold up` starts them: each killed alone, or both at once."""
+"""Nodes and coordinators below their supervisors, as `leasehold up` starts them, with TLS: each killed alone, or
+both at once."""
 
 import os
 import subprocess
@@ -15,6 +16,7 @@ from leasehold.client.locate import KEY_FILE, read_cluster_file
 from leasehold.core.words.messages import Receipt
 from leasehold.limits.units import SECOND_NS
 from leasehold.local import process
+from leasehold.local.certificates import LocalCertificates
 from leasehold.local.files import read_address
 from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
@@ -31,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     """Its processes are not forked by the template, which starts them without supervisors."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "spawn", template.spawn)
-        with RunningCluster.start(tmp_path_factory.mktemp("supervised") / "cluster") as running:
+        with RunningCluster.start(tmp_path_factory.mktemp("supervised") / "cluster", tls=True) as running:
             with running.connect() as connected:
                 connected.sql("CREATE DATABASE d")
                 connected.sql("CREATE TABLE d.t (a BIGINT)")
@@ -119,8 +121,10 @@ def test_a_process_whose_supervisor_is_gone_gives_its_lease_back_and_ends(
 def test_a_killed_node_is_started_again_and_serves(cluster: RunningCluster, connected: Cluster) -> None:
     one = Process(cluster.directory / "node-4")
     (coordinator,) = read_cluster_file(cluster.directory).coordinators.values()
-    key = str(cluster.directory / KEY_FILE)
-    one.start(["node", "start", "--dir", str(one.directory), "--coordinator", coordinator, "--cluster-key", key])
+    certificates = LocalCertificates(cluster.directory)
+    certificates.issue([one.name], [])
+    own = ["--cluster-key", str(cluster.directory / KEY_FILE), *certificates.words(one.name)]
+    one.start(["node", "start", "--dir", str(one.directory), "--coordinator", coordinator, *own])
 
     def state() -> tuple[str, int]:
         found = [node for node in connected.status().nodes if node.name == "node-4"]

@@ -46,6 +46,9 @@ def up(
         ),
     ] = None,
     *,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Make a cluster without TLS: its passwords and rows travel in the clear.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     timeout: Annotated[
         str, typer.Option("--timeout", help="How long to wait for processes that run and make progress, such as 5m.")
@@ -61,14 +64,14 @@ def up(
     until_ns = BoottimeClock().now_ns() + read_timeout_ns(timeout)
     if detach:
         local = LocalCluster(directory, tell=note, until_ns=until_ns)
-        _start(local, nodes, coordinators, meta, output)
+        _start(local, nodes, coordinators, meta, not insecure, output)
         note(f"the cluster keeps running; stop it with `leasehold down --dir {typed(directory)}`")
         return
     signals = StopSignals()
     local = LocalCluster(directory, pause=signals.pause, tell=note, until_ns=until_ns)
     try:
         with contextlib.suppress(ToldToStop):
-            _start(local, nodes, coordinators, meta, output)
+            _start(local, nodes, coordinators, meta, not insecure, output)
             note("running; Ctrl-C stops it")
             signals.wait()
     except SystemExit:  # nobody reads its output any more
@@ -79,14 +82,19 @@ def up(
 
 
 def _start(
-    local: "LocalCluster", nodes: int | None, coordinators: int | None, meta: LocalStore | None, output: Output
+    local: "LocalCluster",
+    nodes: int | None,
+    coordinators: int | None,
+    meta: LocalStore | None,
+    tls: bool,
+    output: Output,
 ) -> None:
     from leasehold.cli.status import show_cluster
     from leasehold.client.coordinators import Coordinators
 
     several = "a coordinator" if coordinators in {None, 1} else f"{coordinators} coordinators"
     note(f"starting {several} and {'the' if nodes is None else nodes} nodes in {local.directory}")
-    local.up(nodes, coordinators, meta)
+    local.up(nodes, coordinators, meta, tls=tls)
     local.wait_until_active()
     with Coordinators(local.directory) as cluster:
         show_cluster(cluster, output)

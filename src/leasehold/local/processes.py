@@ -1,6 +1,7 @@
 """Clusters on this machine: starts, signals and watches processes, all below one directory.
 
 <directory>/cluster.key         the key of the cluster
+<directory>/tls/                the certificates of its processes, unless it does without TLS
 <directory>/cluster.json        what `leasehold.connect(directory)` reads
 <directory>/coordinator/        its meta storage, addresses, pid and log
 <directory>/node-1/ ..          a node's vault, segments, serve log, addresses, pid and log
@@ -29,29 +30,27 @@ from leasehold.client.locate import (
     CLUSTER_FILE,
     CLUSTER_FILE_VERSION,
     COORDINATOR,
-    KEY_FILE,
     ClusterFile,
     read_cluster_file,
 )
 from leasehold.core.words.messages import ClusterStatus
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadDirectory, BadSettings, LeaseholdError, NotFound, Refused, typed
+from leasehold.errors import BadSettings, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
 from leasehold.limits.processes import LOCAL_COORDINATORS, LOCAL_NODES, LOCAL_NODES_MAX, START_WAIT_NS, START_WATCH_NS
+from leasehold.local.certificates import LocalCertificates
+from leasehold.local.directory import make_cluster_directory
 from leasehold.local.files import (
-    check_not_writable_by_others,
-    make_directory,
-    names_in,
     read_address,
     write_whole,
 )
-from leasehold.local.gossip import KEY_SCRATCH, gossip_words, make_key
-from leasehold.local.members import MEMBERS_FILE, PASSWORD_FILE, LocalMembers
+from leasehold.local.gossip import gossip_words, make_key
+from leasehold.local.members import LocalMembers
 from leasehold.local.patience import ProcessPatience
 from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
 from leasehold.local.rejoin import MemberStart
-from leasehold.local.wait import wait_until_active, wait_until_registered
+from leasehold.local.wait import wait_until_active, wait_until_registered, wait_until_up
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 T = TypeVar("T")
@@ -76,6 +75,7 @@ class LocalCluster:
         self._tell = tell
         self._until_ns = until_ns
         self._members = LocalMembers(self.directory)
+        self._certificates = LocalCertificates(self.directory)
 
     @property
     def coordinator(self) -> Process:
@@ -100,10 +100,18 @@ class LocalCluster:
         known = ", ".join(process.name for process in processes)
         raise NotFound(f"no process {name!r} in {self.directory}", hint=f"there are {known}")
 
-    def up(self, nodes: int | None = None, coordinators: int | None = None, meta: str | None = None) -> ClusterFile:
+    def up(
+        self,
+        nodes: int | None = None,
+        coordinators: int | None = None,
+        meta: str | None = None,
+        *,
+        tls: bool | None = None,
+    ) -> ClusterFile:
         """Starts every process that does not run, and makes the cluster first if the directory is empty. `nodes` and
         `coordinators` are by default the numbers that the cluster has, LOCAL_NODES and 1 for a new one. Several share
-        the store `meta`, one of `ENGINES`; by default one that can run here. A node that was removed is left out.
+        the store `meta`, one of `ENGINES`; by default one that can run here. A node that was removed is left out. With
+        `tls` a new cluster uses TLS; a cluster can't change that.
 
         Can be called again after it was killed at any step. Raises `Refused` (RUNNING) if all of it runs already,
         `BadDirectory` for a directory that holds other files.
@@ -116,7 +124,7 @@ class LocalCluster:
                 hint=f"choose one of {', '.join(map(str, LOCAL_COORDINATORS))}",
             )
         engine = self._members.choose(coordinators, meta)
-        self._check_directory()
+        make_cluster_directory(self.directory)
         with self._alone():
             file = self._known()
             made = self._begun() if file is None else len(file.coordinators)
@@ -138,6 +146,7 @@ class LocalCluster:
                         code=ErrorCode.RUNNING,
                         hint="choose another --dir for a second cluster, or stop this one with `leasehold down`",
                     )
+            self._certificates.settle(tls, is_new=file is None and made is None)
             make_key(self.directory)
             patience = self._patience()
             if engine is not None and coordinators is not None:
@@ -145,9 +154,18 @@ class LocalCluster:
             self._start_members(self._members.processes(), patience, is_new=file is None)
             self._members.protect(lambda what: patience.wait(what, self._members.processes()))
             needed = self._members.processes()
-            addresses = self._start_coordinators(self._known_coordinators(file), patience, needed)
+            known = self._known_coordinators(file)
+            if self._certificates.exist:
+                self._certificates.issue(names, known)
+            addresses = self._start_coordinators(known, patience, needed)
             cluster_id = self._initialise(addresses, patience, known=file is not None)
-            file = ClusterFile(format=CLUSTER_FILE_VERSION, cluster_id=cluster_id, coordinators=addresses, nodes=names)
+            file = ClusterFile(
+                format=CLUSTER_FILE_VERSION,
+                cluster_id=cluster_id,
+                coordinators=addresses,
+                nodes=names,
+                tls=self._certificates.exist,
+            )
             write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
             removed = self._start_nodes(names, addresses, patience)
             if removed:
@@ -157,6 +175,9 @@ class LocalCluster:
                 reset = f"`leasehold node reset --dir {typed(self.directory / name)}`"
                 self._tell(f"{name} was removed from the cluster and is not started; {reset} makes it a new node")
             return file
+
+    def _client(self, addresses: Iterable[str]) -> Coordinators:
+        return Coordinators(",".join(addresses), tls=self._certificates.client)
 
     def _start_members(self, wanted: Sequence[Process], patience: ProcessPatience, *, is_new: bool) -> None:
         """Starts those that do not run. Of a cluster that is not new they work together then, if most of them run."""
@@ -173,7 +194,7 @@ class LocalCluster:
         """Starts known nodes together, and new ones in turn, so that node-2 gets id 2. Returns those that have ended
         because they were removed from the cluster."""
         removed: list[str] = []
-        with Coordinators(",".join(coordinators.values())) as cluster:
+        with self._client(coordinators.values()) as cluster:
             registered = {node.name for node in self._led(cluster.status, coordinators, patience).nodes}
             started: list[Process] = []
             for name in names:
@@ -184,14 +205,14 @@ class LocalCluster:
                     started.append(process)
                     continue
                 try:
-                    _wait_until_up(process, patience)
+                    wait_until_up(process, patience)
                     wait_until_registered(cluster, name, partial(patience.wait, processes=[process]))
                 except Refused:
                     if not process.last_words().startswith("error [REMOVED]"):
                         raise
                     removed.append(name)
             for process in started:
-                _wait_until_up(process, patience)
+                wait_until_up(process, patience)
         return removed
 
     def down(self) -> list[str]:
@@ -237,7 +258,8 @@ class LocalCluster:
     def _spawn_coordinator(self, process: Process, known: str | None) -> None:
         listen = known or f"{LOOPBACK}:{lasting_ports(1)[0]}"
         where = ["--dir", str(process.directory), "--listen", listen, *LEFT_DEAD]
-        process.start(["coordinator", *where, *self._members.words(), *gossip_words(process.directory)])
+        own = [*self._members.words(), *self._certificates.words(process.name), *gossip_words(process.directory)]
+        process.start(["coordinator", *where, *own])
 
     def _listening(
         self, process: Process, known: str | None, patience: ProcessPatience, needed: Sequence[Process]
@@ -245,7 +267,7 @@ class LocalCluster:
         """The address of a coordinator once it listens; at another port if somebody took the one that was drawn."""
         while True:
             try:
-                return _wait_until_up(process, patience, needed)
+                return wait_until_up(process, patience, needed)
             except Refused:
                 if known or not process.last_words().startswith(f"error [{ErrorCode.PORT_IN_USE}]"):
                     raise
@@ -276,10 +298,10 @@ class LocalCluster:
         coordinators = read_cluster_file(self.directory).coordinators
         self._spawn_node(process, coordinators)
         patience = self._patience()
-        address = _wait_until_up(process, patience)
+        address = wait_until_up(process, patience)
         clock = BoottimeClock()
         deadline_ns = clock.now_ns() + START_WATCH_NS
-        with Coordinators(",".join(coordinators.values())) as cluster:
+        with self._client(coordinators.values()) as cluster:
             while clock.now_ns() < deadline_ns:
                 patience.wait(f"{process.name} to join", [process])
                 with contextlib.suppress(LeaseholdError):
@@ -293,7 +315,7 @@ class LocalCluster:
         (DID_NOT_START) as soon as one of them has ended."""
         processes = [self.node(name) for name in names] or self.nodes()
         patience = self._patience()
-        addresses = {process.name: _wait_until_up(process, patience) for process in processes}
+        addresses = {process.name: wait_until_up(process, patience) for process in processes}
         with Coordinators(self.directory) as cluster:
             return wait_until_active(cluster, addresses, partial(patience.wait, processes=processes))
 
@@ -305,20 +327,8 @@ class LocalCluster:
     def _spawn_node(self, process: Process, coordinators: Mapping[str, str]) -> None:
         where = ["--dir", str(process.directory), "--listen", f"{LOOPBACK}:0", *LEFT_DEAD]
         known = [word for address in coordinators.values() for word in ("--coordinator", address)]
-        process.start(["node", "start", "--name", process.name, *where, *known, *gossip_words(process.directory)])
-
-    def _check_directory(self) -> None:
-        if self.directory.exists() and not self.directory.is_dir():
-            raise BadDirectory(f"{self.directory} is a file", hint="choose another --dir")
-        if not (self.directory / CLUSTER_FILE).exists() and self.directory.is_dir():
-            strange = [name for name in names_in(self.directory) if not _ours(name)]
-            if strange:
-                raise BadDirectory(
-                    f"{self.directory} holds other files, such as {strange[0]!r}",
-                    hint="choose an empty or new directory with --dir",
-                )
-        make_directory(self.directory)
-        check_not_writable_by_others(self.directory)
+        own = [*self._certificates.words(process.name), *gossip_words(process.directory)]
+        process.start(["node", "start", "--name", process.name, *where, *known, *own])
 
     def _known(self) -> ClusterFile | None:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
@@ -332,7 +342,7 @@ class LocalCluster:
         return _coordinator_names(self._members.coordinators() or 1) if file is None else file.coordinators
 
     def _initialise(self, addresses: Mapping[str, str], patience: ProcessPatience, *, known: bool) -> ClusterId:
-        with Coordinators(",".join(addresses.values())) as cluster:
+        with self._client(addresses.values()) as cluster:
             while True:
                 ask = cluster.whoami if known else cluster.within(1).initialise
                 try:
@@ -370,23 +380,6 @@ class LocalCluster:
             os.close(descriptor)
 
 
-def _ours(name: str) -> bool:
-    written = {CLUSTER_FILE, MEMBERS_FILE, PASSWORD_FILE}
-    own = {*written, *(f"{one}.new" for one in written), KEY_FILE, KEY_SCRATCH, "up.lock"}
-    return name in own or name.startswith(("node-", COORDINATOR, "meta-"))
-
-
 def _coordinator_names(count: int) -> dict[str, None]:
     names = [COORDINATOR] if count == 1 else [f"{COORDINATOR}-{number}" for number in range(1, count + 1)]
     return dict.fromkeys(names)
-
-
-def _wait_until_up(process: Process, patience: ProcessPatience, needed: Sequence[Process] = ()) -> str:
-    """The address of a process, once it listens, which it does only while those run that it needs."""
-    while True:
-        address = read_address(process.directory)
-        if address is not None:
-            return address
-        for one in needed:
-            one.check_runs()
-        patience.wait(f"{process.name} to listen", [process])

@@ -1,12 +1,15 @@
 """Waiting until nodes are registered, or serve. Between two looks `pause` is called with what is waited for; an error
 that it raises ends the waiting."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.recovery.progress import in_words
 from leasehold.core.words.messages import ClusterStatus, NodeStatus
 from leasehold.errors import Indefinite, NotInitialised, NotLeader
+from leasehold.local.files import read_address
+from leasehold.local.patience import ProcessPatience
+from leasehold.local.process import Process
 
 
 def wait_until_registered(cluster: Coordinators, name: str, pause: Callable[[str], None]) -> None:
@@ -48,3 +51,14 @@ def _state(node: NodeStatus | None) -> str:
         return "is not registered yet"
     told = node.recovery
     return in_words(told) if told is not None and not told.case else f"is {node.state}"
+
+
+def wait_until_up(process: Process, patience: ProcessPatience, needed: Sequence[Process] = ()) -> str:
+    """The address of a process, once it listens, which it does only while those run that it needs."""
+    while True:
+        address = read_address(process.directory)
+        if address is not None:
+            return address
+        for one in needed:
+            one.check_runs()
+        patience.wait(f"{process.name} to listen", [process])

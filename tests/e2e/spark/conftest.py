@@ -17,7 +17,7 @@ WORKERS = Path(__file__).parent / "workers"
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with RunningCluster.start(tmp_path_factory.mktemp("spark") / "cluster", nodes=2) as cluster:
+    with RunningCluster.start(tmp_path_factory.mktemp("spark") / "cluster", nodes=2, tls=True) as cluster:
         with cluster.connect() as connection:
             connection.sql("CREATE DATABASE e2e")
         yield cluster
