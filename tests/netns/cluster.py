@@ -1,4 +1,4 @@
-"""Coordinators and nodes as real processes, each on a host of its own, and a client on another.
+"""Coordinators and nodes as real processes with TLS, each on a host of its own, and a client on another.
 
 Nothing here waits by sleeping: what has to come is looked for until a deadline.
 """
@@ -27,11 +27,12 @@ from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import ClusterStatus, NodeStatus, Receipt, Rows
 from leasehold.core.words.records import Outcome, ProcedureRecord, StatementRecord
 from leasehold.ids import ClusterId, StatementId
+from leasehold.local.certificates import LocalCertificates
 from leasehold.storage.servelog import read_serve_log
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.cluster_key import generate
 from tests.netns.hosts import Hosts
-from tests.netns.remote import Asked, Failed, Remote, wait_until
+from tests.netns.remote import Asked, Failed, Machine, Remote, Trusting, wait_until
 
 COORDINATOR, PROXY, CLIENT = "coordinator", "proxy", "client"
 NODES = ("node-1", "node-2", "node-3")
@@ -130,6 +131,7 @@ class NetworkCluster:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.hosts = Hosts(*self.coordinators, *self.nodes, *self.beside, CLIENT)
+        self._certificates = LocalCertificates(directory)
         self.names: dict[int, str] = {}
         """Of the nodes, by id: these never change."""
         self.called: dict[str, str] = {}
@@ -140,6 +142,8 @@ class NetworkCluster:
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True)
         generate(self.directory / KEY_FILE)
+        self._certificates.settle(tls=True, is_new=True)
+        self._certificates.issue([], [])
         self.hosts.__enter__()
         try:
             self._start_all()
@@ -158,7 +162,7 @@ class NetworkCluster:
     def _start_all(self) -> None:
         self._start_beside()
         for name in [CLIENT, *self.scanned]:
-            self._remotes[name] = Remote(self.hosts[name], "tests.netns.driver")
+            self._remotes[name] = Remote(self.trusting(name), "tests.netns.driver")
         for name in [*self.coordinators, *self.nodes]:
             self.start(name)
         cluster_id = ClusterId(wait_until(self._initialised, seconds=60))
@@ -167,6 +171,7 @@ class NetworkCluster:
             cluster_id=cluster_id,
             coordinators={name: self.address(name) for name in self.coordinators},
             nodes=self.nodes,
+            tls=True,
         )
         (self.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(known))
         self.wait_until_active()
@@ -189,12 +194,19 @@ class NetworkCluster:
         """`host:port`; a process keeps it over restarts."""
         return f"{self.hosts[name].address}:{PORT}"
 
+    def trusting(self, name: str) -> Machine:
+        """A host with the bundle of the cluster's owner."""
+        return Trusting(self.hosts[name], self._certificates.client)
+
     def start(self, name: str) -> None:
         """Starts a process that does not run; returns at once."""
         words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
         words += ["--cluster-key", str(self.directory / KEY_FILE), *self._words(name)]
         words += ["--restart", "never"]
         kind = ["coordinator"] if name in self.coordinators else ["node", "start"]
+        called = self.called.get(name, name)
+        self._certificates.issue(*([], [called]) if name in self.coordinators else ([called], []))
+        words += self._certificates.words(called)
         self._spawn(name, sys.executable, "-m", "leasehold.cli.main", *kind, *words)
 
     def _words(self, name: str) -> list[str]:

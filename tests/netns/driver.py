@@ -20,6 +20,7 @@ from pyarrow import flight
 from leasehold.cli.config import coordinator_config
 from leasehold.cli.shared_store import shared_store
 from leasehold.client.cluster import Cluster, connect
+from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
 from leasehold.errors import LeaseholdError
@@ -28,9 +29,12 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.location import parse_location
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import HEALTH, calling, expect, reader_to, ticket, within
+from leasehold.wire.tls import read_tls
 
 SCAN_PAUSE_SECONDS = 0.005
 LOOKS_MAX = 100_000
+
+TLS = read_tls(Path(os.environ[TLS_VARIABLE])) if TLS_VARIABLE in os.environ else None
 
 now_ns = BoottimeClock().now_ns
 
@@ -84,7 +88,7 @@ class Scanner:
         view, rows = 0, 0
         try:
             with calling(self._address):
-                stream = reader_to(self._address).do_get(ticket(self._ticket), within(SECOND_NS))
+                stream = reader_to(self._address, TLS).do_get(ticket(self._ticket), within(SECOND_NS))
                 while True:
                     try:
                         chunk = stream.read_chunk()
@@ -222,7 +226,7 @@ class Driver:
     def health(self, request: dict[str, Any], cluster: Cluster) -> Any:
         """How the node at `address` sees itself; raises if it does not answer."""
         with calling(request["address"]):
-            client = reader_to(request["address"])
+            client = reader_to(request["address"], TLS)
             (answer,) = client.do_action(flight.Action(HEALTH, b""), within(SECOND_NS))
             return json.loads(answer.body.to_pybytes())
 

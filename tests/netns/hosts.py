@@ -1,8 +1,7 @@
 """Machines of their own for real processes: one network namespace each, joined by a router that can lose packets.
 
-Servers listen on loopback addresses alone, so the hosts have such addresses: inside these namespaces 127.77.0.0/24 is
-routed, not local. All links end in namespaces: the network of the machine itself is never touched. A cut is a rule of
-the router that drops in silence what one host sends to another, as a network does: neither of them is told.
+All links end in namespaces: the network of the machine itself is never touched. A cut is a rule of the router that
+drops in silence what one host sends to another, as a network does: neither of them is told.
 """
 
 import ctypes
@@ -22,7 +21,7 @@ from typing import Self, TypeVar
 
 import psutil
 
-NETWORK = "127.77.0"
+NETWORK = "10.77.0"
 ROUTER = "router"
 ROUTER_ADDRESS = f"{NETWORK}.254"
 FIRST = 1
@@ -134,8 +133,8 @@ class Hosts:
 
     def _make_router(self) -> None:
         _make_namespace(self._router)
-        # It forwards what comes from 127/8, and doesn't ask which way it would go back: that may be cut.
-        settings = {"ip_forward": 1, "conf/all/route_localnet": 1, "conf/all/rp_filter": 0, "conf/default/rp_filter": 0}
+        # It doesn't ask which way a packet would go back: that may be cut.
+        settings = {"ip_forward": 1, "conf/all/rp_filter": 0, "conf/default/rp_filter": 0}
         settings |= {"conf/default/accept_local": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0}
         _set(self._router, settings)
         _ip("-n", self._router, "addr", "add", f"{ROUTER_ADDRESS}/32", "dev", "lo")
@@ -143,7 +142,7 @@ class Hosts:
     def _join(self, host: Host, port: str) -> None:
         here, router = host.namespace, self._router
         _make_namespace(here)
-        _set(here, {"conf/all/route_localnet": 1, "conf/all/rp_filter": 0, "conf/default/rp_filter": 0})
+        _set(here, {"conf/all/rp_filter": 0, "conf/default/rp_filter": 0})
         _ip("-n", here, "link", "add", WAY_OUT, "type", "veth", "peer", "name", port, "netns", router)
         _ip("-n", here, "link", "set", WAY_OUT, "up")
         _ip("-n", here, "addr", "add", f"{host.address}/32", "dev", WAY_OUT)
@@ -171,7 +170,7 @@ def check_available() -> None:
     try:
         _ip("netns", "add", trial)
         _ip("-n", trial, "link", "add", WAY_OUT, "type", "veth", "peer", "name", "peer")
-        _set(trial, {"conf/all/route_localnet": 1})
+        _set(trial, {"conf/all/rp_filter": 0})
     except subprocess.CalledProcessError as error:
         raise Unavailable(f"`{' '.join(error.cmd)}` says: {error.stderr.strip()}") from error
     except OSError as error:
@@ -212,8 +211,6 @@ def remove_namespace(name: str) -> None:
 def _make_namespace(name: str) -> None:
     _ip("netns", "add", name)
     _ip("-n", name, "link", "set", "lo", "up")
-    # Or every address of 127/8 would mean the host itself. 127.0.0.1 still does.
-    _ip("-n", name, "route", "del", "local", "127.0.0.0/8", "dev", "lo", "table", "local")
 
 
 def _set(namespace: str, settings: dict[str, int]) -> None:

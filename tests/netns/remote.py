@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from leasehold.client.trust import TLS_VARIABLE
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
@@ -24,6 +25,17 @@ class Machine(Protocol):
     def command(self, *words: str) -> list[str]:
         """`words` as a command that runs there."""
         ...
+
+
+class Trusting:
+    """A machine whose programs find a bundle in their environment."""
+
+    def __init__(self, machine: Machine, bundle: str) -> None:
+        self._machine = machine
+        self._bundle = bundle
+
+    def command(self, *words: str) -> list[str]:
+        return self._machine.command("env", f"{TLS_VARIABLE}={self._bundle}", *words)
 
 
 class Failed(Exception):

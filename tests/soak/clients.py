@@ -32,7 +32,7 @@ from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from tests.netns.remote import wait_until
-from tests.soak.checks import Checks
+from tests.soak.checks import Checks, own_trust
 from tests.soak.copies import under_way_if_expendable, wrong_copies
 from tests.soak.ledger import KEYS_PER_APPEND, Ledger, TableLedger, Told
 
@@ -252,7 +252,7 @@ class Clients:
                     self._ask_one(address, text, of, cluster.hand_on())
 
     def _ask_one(self, address: str, text: str, of: CatalogObject, login: LoginToken | None) -> None:
-        connection, asked_ns = BlockingConnection(address), now_ns()
+        connection, asked_ns = BlockingConnection(address, own_trust()), now_ns()
         request = Execute(cluster_id=None, statement=StatementId(self._entropy.hex_128()), text=text, login=login)
         try:
             pages = [page for page in connection.stream(request, ASK_NS) if isinstance(page, Rows)]

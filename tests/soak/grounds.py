@@ -114,7 +114,7 @@ class NetworkGround:
         return self._cluster.hosts
 
     def client(self) -> Machine:
-        return self._cluster.hosts[CLIENT]
+        return self._cluster.trusting(CLIENT)
 
     def address(self) -> str:
         return self._cluster.address(COORDINATOR)
