@@ -2,7 +2,7 @@
 
 Each server is a process of its own and holds one batch. A DoGet sends it again and again, each time with a short
 message; a DoPut takes it again and again and counts its rows. Our client divides it into messages that a node
-takes.
+takes. The node's server is measured over TLS too, with certificates of both sides, beside itself without.
 """
 
 import subprocess
@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -18,17 +20,24 @@ import pyarrow as pa
 from pyarrow import flight
 
 from bench.figures import Figure, Table, median, ratios, spread
+from leasehold.certificates.names import CertificateRole
+from leasehold.client.trust import CLIENT_FOLDER, TLS_FOLDER
 from leasehold.core.access.callers import Caller
-from leasehold.wire.flight import report, send
+from leasehold.local.certificates import LocalCertificates
+from leasehold.wire.flight import reader_to, report, send
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+from leasehold.wire.tls import own_tls, read_tls
 
 ROUNDS: Final = 15
 STREAM_BYTES: Final = 256 * 1024 * 1024
 BATCHES: Final = {"256 KiB": 8_192, "2 MiB": 65_536, "8 MiB": 262_144}
 """Rows of a batch, by about what it takes."""
 AIM: Final = 0.9
+SERVER: Final = "node"
 MARK: Final = b"a message beside each batch, as long as a mark"
-KINDS: Final = ("ours", "pyarrow")
+OURS, PLAIN, SECURE = "ours", "pyarrow", "ours over TLS"
+PAIRS: Final = ((OURS, PLAIN, AIM), (SECURE, OURS, None))
+"""What is measured beside what, and its aim."""
 
 
 def batch(rows: int) -> pa.RecordBatch:
@@ -91,10 +100,11 @@ class Plain(flight.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass]
         writer.write(b"%d" % rows)
 
 
-def serve(kind: str) -> None:
+def serve(kind: str, bundle: str) -> None:
     """One of the servers, until it is killed."""
-    if kind == "ours":
-        server = FlightServer(FromMemory(), listen="127.0.0.1:0", on_fault=report)
+    if kind != PLAIN:
+        tls = own_tls(Path(bundle) if kind == SECURE else None, CertificateRole.NODE)
+        server = FlightServer(FromMemory(), listen="127.0.0.1:0", on_fault=report, tls=tls)
         print(server.address, flush=True)
     else:
         plain = Plain()
@@ -103,13 +113,17 @@ def serve(kind: str) -> None:
 
 
 @contextmanager
-def client_of(kind: str) -> Generator[flight.FlightClient]:
-    command = [sys.executable, "-m", "bench.flight", kind]
+def client_of(kind: str, bundles: Path) -> Generator[flight.FlightClient]:
+    command = [sys.executable, "-m", "bench.flight", kind, str(bundles / SERVER)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            with flight.FlightClient(f"grpc://{process.stdout.readline().strip()}") as client:
-                yield client
+            address = process.stdout.readline().strip()
+            if kind == SECURE:
+                yield reader_to(address, read_tls(bundles / CLIENT_FOLDER))
+            else:
+                with flight.FlightClient(f"grpc://{address}") as client:
+                    yield client
         finally:
             process.kill()
 
@@ -121,7 +135,7 @@ def write_whole(writer: flight.FlightStreamWriter, sent: pa.RecordBatch) -> None
     writer.write_batch(sent)
 
 
-WRITES: Final[dict[str, Write]] = {"ours": send, "pyarrow": write_whole}
+WRITES: Final[dict[str, Write]] = {OURS: send, SECURE: send, PLAIN: write_whole}
 
 
 def get(client: flight.FlightClient, sent: pa.RecordBatch, times: int, _: Write) -> None:
@@ -143,43 +157,56 @@ def put(client: flight.FlightClient, sent: pa.RecordBatch, times: int, write: Wr
 def compared(
     what: str,
     move: Callable[[flight.FlightClient, pa.RecordBatch, int, Write], None],
+    pair: tuple[str, str, float | None],
     clients: dict[str, flight.FlightClient],
     rows: int,
     rounds: int,
     stream_bytes: int,
 ) -> Figure:
+    *kinds, aim = pair
     sent = batch(rows)
     times = max(2, stream_bytes // sent.nbytes)
-    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for kind, client in clients.items():
-        move(client, sent, times, WRITES[kind])  # connects, and warms both up
+    rates: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for kind in kinds:
+        move(clients[kind], sent, times, WRITES[kind])  # connects, and warms both up
     for number in range(rounds):
-        for kind in KINDS if number % 2 else KINDS[::-1]:
+        for kind in kinds if number % 2 else kinds[::-1]:
             began = time.perf_counter()
             move(clients[kind], sent, times, WRITES[kind])
             rates[kind].append(times * sent.nbytes / 1e6 / (time.perf_counter() - began))
-    pairs = ratios(rates["ours"], rates["pyarrow"])
+    pairs = ratios(rates[kinds[0]], rates[kinds[1]])
     return Figure(
         what=what,
-        value=spread(rates["ours"], "MB/s", 0),
-        peer=spread(rates["pyarrow"], "MB/s", 0),
+        value=spread(rates[kinds[0]], "MB/s", 0),
+        peer=spread(rates[kinds[1]], "MB/s", 0),
         ratio=spread(pairs, "", 2),
-        aim=f"{AIM}",
-        holds=median(pairs) >= AIM,
+        aim="" if aim is None else f"{aim}",
+        holds=None if aim is None else median(pairs) >= aim,
     )
 
 
 def run(smallest: bool) -> list[Table]:
     rounds, stream_bytes = (1, 1) if smallest else (ROUNDS, STREAM_BYTES)
-    with ExitStack() as opened:
-        clients = {kind: opened.enter_context(client_of(kind)) for kind in KINDS}
-        figures = [
-            compared(f"{name} of {size}", move, clients, rows, rounds, stream_bytes)
-            for name, move in (("DoGet", get), ("DoPut", put))
-            for size, rows in BATCHES.items()
+    with ExitStack() as opened, TemporaryDirectory() as scratch:
+        certificates = LocalCertificates(Path(scratch))
+        certificates.settle(tls=True, is_new=True)
+        certificates.issue([SERVER], [])
+        bundles = Path(scratch, TLS_FOLDER)
+        clients = {kind: opened.enter_context(client_of(kind, bundles)) for kind in WRITES}
+        found = [
+            [
+                compared(f"{name} of {size}", move, pair, clients, rows, rounds, stream_bytes)
+                for name, move in (("DoGet", get), ("DoPut", put))
+                for size, rows in BATCHES.items()
+            ]
+            for pair in PAIRS
         ]
-    return [Table(title="Flight: a node's server beside pyarrow's, from memory to memory", figures=figures)]
+    beside_pyarrow, over_tls = found
+    return [
+        Table(title="Flight: a node's server beside pyarrow's, from memory to memory", figures=beside_pyarrow),
+        Table(title="Flight: a node's server over TLS beside itself without, from memory to memory", figures=over_tls),
+    ]
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

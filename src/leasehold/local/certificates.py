@@ -8,13 +8,14 @@
 A cluster without this folder is one without TLS. The authority and each bundle appear whole, or not at all.
 """
 
+import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from leasehold.certificates.files import CA, read_public_file
-from leasehold.certificates.names import CertificateRole
+from leasehold.certificates.names import CertificateName, CertificateRole
 from leasehold.client.trust import CLIENT_FOLDER, TLS_FOLDER, WITHOUT_TLS
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadCertificate, Refused
@@ -58,8 +59,8 @@ class LocalCertificates:
             create_authority(self._authority, SystemEntropy().hex_128(), datetime.now(UTC))
 
     def issue(self, nodes: Iterable[str], coordinators: Iterable[str]) -> None:
-        """A bundle for each process and for clients. One whose certificate ends in less than half of the longest time,
-        or can't be used, gets a new certificate."""
+        """A bundle for each process and for clients. One that can't be used is replaced; one whose certificate ends in
+        less than half of the longest time is renewed."""
         from leasehold.certificates.authority import issue, open_authority, renew  # noqa: PLC0415 - as above
 
         authority, now = open_authority(self._authority), datetime.now(UTC)
@@ -68,9 +69,11 @@ class LocalCertificates:
         bundles = [(self._folder / name, role, name) for name, role in wanted.items()]
         bundles.append((self._folder / CLIENT_FOLDER, CertificateRole.CLIENT, _CLIENT_NAME))
         for bundle, role, name in bundles:
-            if not bundle.exists():
+            left = _left(bundle, CertificateName(authority=authority.id, role=role, name=name), now)
+            if left is None:
+                shutil.rmtree(bundle, ignore_errors=True)
                 issue(authority, role, name, CERTIFICATE_DAYS_MAX, bundle, now)
-            elif _ends_soon(bundle, now):
+            elif left < _RENEWED_BEFORE:
                 renew(authority, bundle, CERTIFICATE_DAYS_MAX, now)
         public = self._folder / CA
         write_whole(public, read_public_file(self._authority / CA))
@@ -86,10 +89,12 @@ class LocalCertificates:
         return ["--tls", str(self._folder / name)] if self.exist else []
 
 
-def _ends_soon(bundle: Path, now: datetime) -> bool:
+def _left(bundle: Path, whose: CertificateName, now: datetime) -> timedelta | None:
+    """How long the certificate in a bundle still holds; None if there is no such bundle, or it can't be used."""
     from leasehold.certificates.checks import load_own  # noqa: PLC0415 - as above
 
     try:
-        return load_own(bundle, now).not_after - now < _RENEWED_BEFORE
+        own = load_own(bundle, now)
     except BadCertificate:
-        return True
+        return None
+    return own.not_after - now if own.name == whose else None
