@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Leasehold needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@sh tools/make-venv $(PYTHON) $(VENV)
-	$(BIN)/python -m pip install $(QUICKLY) --quiet --disable-pip-version-check --editable '.[demo,dev]'
+	$(BIN)/python -m pip install $(QUICKLY) --quiet --disable-pip-version-check --editable '.[spark,demo,dev]'
 	@$(BIN)/python -c 'import $(COMPILED)'
 	@touch $@
 

@@ -129,6 +129,7 @@ class ErrorCode(StrEnum):
     NOT_FETCHED = auto()
     NOT_FOUND = auto()
     NOT_INITIALISED = auto()
+    NOT_INSTALLED = auto()
     NOT_IN_A_VIEW = auto()
     NOT_JOINED = auto()
     NOT_LEADER = auto()

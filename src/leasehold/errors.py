@@ -182,6 +182,17 @@ class BadCertificate(BadSettings):
     default_code = ErrorCode.BAD_CERTIFICATE
 
 
+class NotInstalled(BadSettings, ImportError):
+    """A package that only some users of Leasehold need is missing."""
+
+    default_code = ErrorCode.NOT_INSTALLED
+
+
+def spark_not_installed(package: str) -> NotInstalled:
+    """The error of a package of `leasehold[spark]` that can't be imported."""
+    return NotInstalled(f"{package} is not installed here", hint="pip install 'leasehold[spark]'")
+
+
 class CheckFailed(Definite):
     """A check that a person asked for did not hold."""
 

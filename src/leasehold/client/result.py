@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from leasehold.errors import BadSettings
+from leasehold.errors import NotInstalled, spark_not_installed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,15 +45,19 @@ class QueryResult:
         return pa.Table.from_batches(self, self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows as a pandas DataFrame."""
+        """All rows as a pandas DataFrame. Raises `NotInstalled` where pandas is not installed."""
+        try:
+            import pandas  # noqa: PLC0415, F401 - only who uses it needs it
+        except ModuleNotFoundError as error:
+            raise spark_not_installed("pandas") from error
         return self.read_all().to_pandas()
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame. Raises `BadSettings` where polars is not installed."""
+        """All rows as a polars DataFrame. Raises `NotInstalled` where polars is not installed."""
         try:
             import polars  # noqa: PLC0415 # pyright: ignore[reportMissingImports] - only who uses it needs it
         except ImportError as error:
-            raise BadSettings("polars is not installed here", hint="pip install polars") from error
+            raise NotInstalled("polars is not installed here", hint="pip install polars") from error
         return polars.from_arrow(self.read_all())
 
     def __arrow_c_schema__(self) -> object:

@@ -102,14 +102,18 @@ def find_java() -> str:
 
 
 def find_jars(patterns: Sequence[str] = _JARS) -> list[Path]:
-    """The jars of ZooKeeper and of what it needs. Raises `BadSettings` where PySpark has them not."""
+    """The jars of ZooKeeper and of what it needs. Raises `BadSettings` where PySpark or one of them is missing."""
     spec = importlib.util.find_spec("pyspark")
     folder = Path(spec.origin or "").parent / "jars" if spec else Path("jars")
     found = [sorted(folder.glob(pattern)) for pattern in patterns]
     missing = [pattern for pattern, paths in zip(patterns, found, strict=True) if not paths]
     if missing:
-        what = f"PySpark has no {missing[0]} in {folder}"
-        raise BadSettings(what, code=ErrorCode.NO_STORE, hint="install pyspark from PyPI, which has ZooKeeper in it")
+        what = (
+            f"PySpark has no {missing[0]} in {folder}"
+            if spec
+            else "PySpark, which has ZooKeeper in it, is not installed"
+        )
+        raise BadSettings(what, code=ErrorCode.NO_STORE, hint="pip install 'leasehold[spark]'")
     return [path for paths in found for path in paths]
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from leasehold.errors import BadSettings, NotFound, Refused
+from leasehold.errors import NotFound, NotInstalled, Refused
 from tests.unit.client.query_words import AT, Tables, read, select
 
 
@@ -172,8 +172,9 @@ def test_polars_makes_a_frame_of_it() -> None:
     assert set(frame["d"]) == {Decimal("0.10")}
 
 
-def test_polars_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(BadSettings) as caught:
-        select(Tables(), "SELECT a FROM db.t").to_polars()
-    assert caught.value.hint == "pip install polars"
+@pytest.mark.parametrize(("package", "wanted"), [("polars", "polars"), ("pandas", "'leasehold[spark]'")])
+def test_a_package_is_asked_for_where_it_is_missing(package: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(NotInstalled) as caught, select(Tables(), "SELECT a FROM db.t") as result:
+        getattr(result, f"to_{package}")()
+    assert caught.value.hint == f"pip install {wanted}"
