@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUICKLY := --no-compile --no-build-isolation
 COMPILED := duckdb, hypothesis, leasehold.cli.main, leasehold.spark, leasehold.testing.command, pytest
 
-.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants clean
+.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants dist clean
 
 setup: $(STAMP)
 
@@ -85,5 +85,10 @@ soak: setup
 mutants: setup
 	$(BIN)/python -m tests.mutants --write-docs
 
+# A wheel and an sdist. The build takes setuptools from .venv, so it needs no network.
+dist: setup
+	rm -rf dist build
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis
