@@ -154,7 +154,7 @@ def test_forwarding_leaves_no_thread_with_a_silent_peer() -> None:
     end = BytesEnd(size_bytes=1, sha256=b"")
     with ExitStack() as opened:
         peers = [(NodeId(place), opened.enter_context(silent(phase))) for place, phase in enumerate(PHASES)]
-        known = Peers(ThreadRuntime(now_ns), FlightPeers())
+        known = Peers(ThreadRuntime(now_ns), FlightPeers(None))
         threads: list[threading.Thread] = []
 
         async def forward() -> None:

@@ -6,12 +6,9 @@ Nothing here waits by sleeping: what has to come is looked for until a deadline.
 import contextlib
 import os
 import secrets
-import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +19,7 @@ import psutil
 
 from leasehold.client.locate import CLUSTER_FILE, CLUSTER_FILE_VERSION, KEY_FILE, ClusterFile
 from leasehold.core.lease.audit import ServeRecord
-from leasehold.core.words import keys
-from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import ClusterStatus, NodeStatus, Receipt, Rows
-from leasehold.core.words.records import Outcome, ProcedureRecord, StatementRecord
 from leasehold.ids import ClusterId, StatementId
 from leasehold.local.certificates import LocalCertificates
 from leasehold.storage.servelog import read_serve_log
@@ -33,6 +27,7 @@ from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.cluster_key import generate
 from tests.netns.hosts import Hosts
 from tests.netns.remote import Asked, Failed, Machine, Remote, Trusting, wait_until
+from tests.netns.stored import standing
 
 COORDINATOR, PROXY, CLIENT = "coordinator", "proxy", "client"
 NODES = ("node-1", "node-2", "node-3")
@@ -390,19 +385,4 @@ class NetworkCluster:
         """How far a statement had come when the coordinator was killed, by its meta storage: NOTHING, the step of its
         procedure, or its outcome. Looks at a copy: the next coordinator finds it as it was left."""
         assert not self.runs(COORDINATOR)
-        with tempfile.TemporaryDirectory() as copied:
-            for file in (self.directory / COORDINATOR).glob("meta.db*"):
-                shutil.copy(file, copied)
-            connection = sqlite3.connect(Path(copied) / "meta.db")
-            newest = "SELECT value FROM kv WHERE key = ? ORDER BY revision DESC LIMIT 1"
-            try:
-                found = connection.execute(newest, (keys.statement(statement),)).fetchone()
-                if found is None:
-                    return "NOTHING"
-                record = decode_record(StatementRecord, found[0])
-                if record.outcome is not Outcome.RUNNING:
-                    return record.outcome.value
-                (blob,) = connection.execute(newest, (keys.procedure(record.order),)).fetchone()
-                return decode_record(ProcedureRecord, blob).step.value
-            finally:
-                connection.close()
+        return standing(self.directory / COORDINATOR, statement)

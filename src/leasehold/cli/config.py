@@ -201,7 +201,8 @@ def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object])
             )
     if "cluster_key" in values:
         _check_seeds(values)
-    if "advertise" not in values and str(values.get("listen", "")).rpartition(":")[0] in _EVERYWHERE:
+    is_everywhere = str(values.get("listen")).rpartition(":")[0] in _EVERYWHERE
+    if is_everywhere and "tls" in values and "advertise" not in values:
         raise _bad(
             "listen",
             f"nobody knows which address is meant by {values['listen']}",

@@ -228,15 +228,14 @@ class Leader:
         """Answers one request; raises the error for the peer."""
         self._admit(request)
         await self._settled(request)
-        if isinstance(request, messages.ClientRequest) and not isinstance(
-            request, messages.Execute | messages.AskOutcome
-        ):
+        is_statement = isinstance(request, messages.Execute | messages.AskOutcome)  # `stream` looks at its rights
+        if isinstance(request, messages.ClientRequest) and not is_statement:
             check_request(request, self._writer.catalog)
         match request:
             case messages.WhoAreYou():
                 return cluster_facts(self._writer.catalog, self._term, leader=True)
             case messages.ChallengeCoordinator():
-                return self._membership.prove(request)
+                return self._prove(request)
             case messages.Allocate():
                 return await self._registration.allocate(request)
             case messages.Join():

@@ -14,7 +14,7 @@ from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
 def _classes(root: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:
     yield root
     for child in vars(errors).values():
-        if isinstance(child, type) and issubclass(child, LeaseholdError) and child.__base__ is root:
+        if isinstance(child, type) and issubclass(child, LeaseholdError) and root in child.__bases__:
             yield from _classes(child)
 
 

@@ -118,7 +118,7 @@ def test_a_query_whose_tasks_cross_a_delete_ends_and_its_frame_can_be_queried_ag
     def delete() -> None:
         for number in range(first):
             (tmp_path / f"read-{number}").read_text()
-        with Cluster(cluster.address) as other:
+        with Cluster(cluster.address, tls=cluster.trusted) as other:
             other.sql("DELETE FROM e2e.crossed WHERE id >= 10")
         for number in range(first):
             (tmp_path / f"go-{number}").write_text("")
