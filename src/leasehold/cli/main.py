@@ -55,6 +55,7 @@ from leasehold.cli.options import (
     User,
 )
 from leasehold.cli.output import Output, Retrying, RowsOutput, note, report, say, show_answer
+from leasehold.cli.service import service as service_commands
 from leasehold.cli.up import up as up_command
 from leasehold.cli.vault import vault as vault_commands
 from leasehold.error_codes import ErrorCode
@@ -73,6 +74,7 @@ app.add_typer(chaos_commands, name="chaos")
 app.add_typer(leader_commands, name="leader")
 app.add_typer(meta_commands, name="meta")
 app.add_typer(node_commands, name="node")
+app.add_typer(service_commands, name="service")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
 app.command("backup")(backup_command)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import uvloop
 
+from leasehold.cli.notify_socket import NotifySocket
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, gravest
@@ -41,7 +42,7 @@ SWITCH_INTERVAL_S = 0.0005
 needs the event loop and the database's thread in turn."""
 
 
-def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None) -> None:
+def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None, systemd: NotifySocket) -> None:
     """Runs a process until it raises `Stop`, as also when the supervisor at the other end of `channel` is gone. Raises
     the gravest of any other errors that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -49,16 +50,20 @@ def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None) -
     lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
     logging.basicConfig(handlers=[lines], level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
-        uvloop.run(_supervised(process, channel))
+        uvloop.run(_supervised(process, channel, systemd))
     except BaseExceptionGroup as errors:
         gravest_error = gravest(errors)
         if not isinstance(gravest_error, Stop):
             raise gravest_error from errors
 
 
-async def _supervised(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None) -> None:
+async def _supervised(
+    process: Coroutine[Any, Any, None], channel: SupervisorChannel | None, systemd: NotifySocket
+) -> None:
+    loop = asyncio.get_running_loop()
     if channel is not None:
-        asyncio.get_running_loop().add_reader(channel, channel.on_readable)
+        loop.add_reader(channel, channel.on_readable)
+    systemd.feed(loop)
     await process
 
 
@@ -69,8 +74,10 @@ async def serve_until_stopped(
     end: Callable[[], Coroutine[Any, Any, None]],
     *,
     lock: Path,
+    systemd: NotifySocket,
 ) -> NoReturn:
     """Runs gossip beside the tasks of `group` until SIGTERM or SIGINT; then leaves it, while `end` runs. Raises `Stop`.
+    `systemd` hears both: that the process serves, and that it stops.
 
     An unexpected error in `faults` ends the process, which restarts from what is durable. So does the loss of `lock`,
     the lock file of its directory.
@@ -82,7 +89,9 @@ async def serve_until_stopped(
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
+    systemd.ready()
     await told.wait()
+    systemd.stopping()
     async with asyncio.TaskGroup() as ending:
         ending.create_task(end())
         if gossip is not None:

@@ -8,6 +8,7 @@ from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.discovery import Secrets, Sightings, coordinator_name, read_secrets, take_part
 from leasehold.cli.meta import open_meta_storage
+from leasehold.cli.notify_socket import NotifySocket
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.coordinator.opening import OpeningCoordinator
@@ -34,10 +35,11 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     secrets = read_secrets(config, CertificateRole.COORDINATOR)
     check_for_a_coordinator(config.directory)
     make_directory(config.directory)
-    run(_coordinator(config, secrets), SupervisorChannel.of_this_process())
+    systemd = NotifySocket.of_this_process()
+    run(_coordinator(config, secrets, systemd), SupervisorChannel.of_this_process(), systemd)
 
 
-async def _coordinator(config: CoordinatorConfig, secrets: Secrets) -> None:
+async def _coordinator(config: CoordinatorConfig, secrets: Secrets, systemd: NotifySocket) -> None:
     """It listens before the meta storage is open, so that a person can ask what it waits for."""
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
@@ -47,12 +49,13 @@ async def _coordinator(config: CoordinatorConfig, secrets: Secrets) -> None:
     def waits(why: Indefinite) -> None:
         if opening.obstacle is None:
             write_address(config.directory, server.address)
+            systemd.ready()
         opening.obstacle = why
 
     storage: MetaStorage | None = None
     try:
         storage = await open_meta_storage(config, clock, waits)
-        await _serve(config, secrets, storage, opening, server, faults)
+        await _serve(config, secrets, storage, opening, server, faults, systemd=systemd)
     finally:
         await server.close()
         if storage is not None:
@@ -66,6 +69,8 @@ async def _serve(
     opening: OpeningCoordinator,
     server: GrpcServer,
     faults: "asyncio.Queue[BaseException]",
+    *,
+    systemd: NotifySocket,
 ) -> None:
     clock, sightings, service = BoottimeClock(), Sightings(), config.advertised(server.address)
     coordinator = Coordinator(
@@ -101,6 +106,7 @@ async def _serve(
             faults,
             lambda: _end(coordinator, leading, server),
             lock=lock_of(config.directory / FILE_NAME),
+            systemd=systemd,
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Secrets, Sightings, read_secrets, take_part
+from leasehold.cli.notify_socket import NotifySocket
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.client.locate import CLUSTER_FILE
@@ -58,8 +59,8 @@ def run_node(config: NodeConfig) -> None:
     check_not_of_another(config.directory, FILE_NAME, others)
     make_directory(config.directory)
     sys.meta_path.insert(0, _NoPandas())
-    channel = SupervisorChannel.of_this_process()
-    run(_node(config, secrets, channel), channel)
+    channel, systemd = SupervisorChannel.of_this_process(), NotifySocket.of_this_process()
+    run(_node(config, secrets, channel, systemd), channel, systemd)
 
 
 class _NoPandas(MetaPathFinder):
@@ -80,7 +81,9 @@ def _no_coordinator(config: NodeConfig) -> BadSettings:
     )
 
 
-async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel | None) -> None:
+async def _node(
+    config: NodeConfig, secrets: Secrets, channel: SupervisorChannel | None, systemd: NotifySocket
+) -> None:
     directory, (key, tls) = config.directory, secrets
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
@@ -152,7 +155,9 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             group.create_task(reconciler.run())
             group.create_task(scrub(vault, clock, published))
             group.create_task(watch_space(directory, published, clock))
-            await serve_until_stopped(group, gossip, faults, agent.surrender, lock=directory / LOCK_NAME)
+            await serve_until_stopped(
+                group, gossip, faults, agent.surrender, lock=directory / LOCK_NAME, systemd=systemd
+            )
     finally:
         await asyncio.to_thread(flight.shutdown)
         serve_log.close()

@@ -36,4 +36,18 @@ LOG_LINES_KEPT: Final = 1_024
 """Lines whose repetition a process notices."""
 STORE_MEMBERS: Final = 3
 """Of the store that `leasehold up` starts: any one of them may fail."""
+WATCHDOG_FEEDS: Final = 2
+"""How often a process feeds the watchdog of systemd within the interval that systemd gives."""
+WATCHDOG_USEC_MAX: Final = 86_400 * 1_000_000
+"""A longer interval in the environment counts as none."""
+SERVICE_WATCHDOG_S: Final = 10
+"""In the units of systemd that `leasehold service print` writes, as all of these."""
+SERVICE_RESTART_PAUSE_S: Final = 2
+SERVICE_STOP_S: Final = 30
+"""Until systemd kills a process that was asked to stop."""
+SERVICE_ABORT_S: Final = 5
+"""The same for a process that has not fed the watchdog."""
+SERVICE_FILES_MAX: Final = 65_536
+SERVICE_NODE_MEMORY: Final = "4G"
+SERVICE_COORDINATOR_MEMORY: Final = "2G"
 LOCAL_COORDINATORS: Final = (1, 3, 5)
