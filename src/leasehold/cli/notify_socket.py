@@ -33,10 +33,6 @@ class NotifySocket:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog_usec = watchdog_usec
         self._serves = False
-        self._socket: socket.socket | None = None
-        if address:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
 
     @classmethod
     def of_this_process(cls) -> Self:
@@ -50,7 +46,7 @@ class NotifySocket:
 
     def feed(self, loop: asyncio.AbstractEventLoop) -> None:
         """Feeds the watchdog now, and goes on for as long as the loop runs."""
-        if self._socket is None or self._watchdog_usec == 0:
+        if not self._address or self._watchdog_usec == 0:
             return
         more = "" if self._serves else f"\nEXTEND_TIMEOUT_USEC={self._watchdog_usec}"
         self._send(f"WATCHDOG=1{more}")
@@ -67,8 +63,9 @@ class NotifySocket:
         self._send("STOPPING=1")
 
     def _send(self, message: str) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(
-                OSError
-            ):  # systemd starts anew, or has not read for long: the loop waits for nobody
-                self._socket.sendto(message.encode(), self._address)
+        if not self._address:
+            return
+        # systemd may start anew, or not read for long: the loop waits for nobody.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.setblocking(False)
+            one.sendto(message.encode(), self._address)

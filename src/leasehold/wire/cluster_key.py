@@ -19,6 +19,8 @@ from leasehold.limits.swim import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
 _KEY: Final = re.compile(rb"[0-9a-fA-F]{%d}\s{0,16}" % (2 * CLUSTER_KEY_BYTES))
 _TAG: Final = b"leasehold cluster tag/1"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
+"""systemd's variable for the folder of what its LoadCredential= hands to this process alone."""
 
 
 def generate(path: Path) -> None:
@@ -59,7 +61,7 @@ def read(path: Path) -> bytes:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise BadSettings(f"the cluster key {path} is not a file", hint="name the file that holds the key")
-        if mode & _OTHERS:
+        if mode & _OTHERS & ~_granted_by_systemd(path):
             raise BadSettings(
                 f"the cluster key {path} can be read by other users: its mode is {stat.S_IMODE(mode):04o}",
                 hint=f"chmod 600 {path}",
@@ -73,6 +75,12 @@ def read(path: Path) -> bytes:
             hint=f"it must be {2 * CLUSTER_KEY_BYTES} hex digits; copy the file from another machine of the cluster",
         )
     return bytes.fromhex(content.decode().strip())
+
+
+def _granted_by_systemd(path: Path) -> int:
+    """The bits of the mode that mean nothing. systemd may grant a process its credentials by an ACL, which shows in the
+    bits of the group; nobody else can enter the folder."""
+    return stat.S_IRGRP if str(path.parent) == os.environ.get(CREDENTIALS_VARIABLE) else 0
 
 
 def stands_for(key: bytes) -> ClusterId:

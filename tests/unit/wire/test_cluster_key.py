@@ -68,6 +68,19 @@ def test_a_key_with_fewer_rights_is_fine(tmp_path):
     assert cluster_key.read(written(tmp_path / "key", SECRET.encode(), 0o400))
 
 
+def test_a_credential_of_systemd_may_show_its_acl_in_the_bits_of_the_group(tmp_path, monkeypatch):
+    path = written(tmp_path / "key", SECRET.encode(), 0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "other"))
+    with pytest.raises(BadSettings):
+        cluster_key.read(path)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert cluster_key.read(path)
+    for mode in (0o460, 0o444, 0o450):
+        path.chmod(mode)
+        with pytest.raises(BadSettings):
+            cluster_key.read(path)
+
+
 @pytest.mark.parametrize(
     "content",
     [
