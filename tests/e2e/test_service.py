@@ -34,7 +34,13 @@ class Systemd:
         self._socket.bind(f"\0{directory}" if role == "node" else str(directory / "notify"))
         address = f"@{directory}" if role == "node" else str(directory / "notify")
         told = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": str(int(WATCHDOG_S * 1_000_000))}
-        words = ["sh", "-c", 'export WATCHDOG_PID=$$; exec "$@"', "sh", *command(*WORDS[role], directory=self.directory)]
+        words = [
+            "sh",
+            "-c",
+            'export WATCHDOG_PID=$$; exec "$@"',
+            "sh",
+            *command(*WORDS[role], directory=self.directory),
+        ]
         self.supervisor = subprocess.Popen(words, env=os.environ | told, stdin=subprocess.DEVNULL)
 
     def __enter__(self) -> "Systemd":

@@ -44,6 +44,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("ca --help", {"rich"}),
         ("ca issue {nothing} --to {made}", set()),
         ("ca show {nothing}", {"asyncio", "cryptography"}),
+        ("service print --node", set()),
         ("--help", {"rich"}),
         ("--version", set()),
         ("status --help", {"rich"}),
