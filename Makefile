@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUICKLY := --no-compile --no-build-isolation
 COMPILED := duckdb, hypothesis, leasehold.cli.main, leasehold.spark, leasehold.testing.command, pytest
 
-.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants dist clean
+.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-wheel test-netns lint format bench soak mutants dist release clean
 
 setup: $(STAMP)
 
@@ -47,7 +47,7 @@ check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 # Processes mostly wait, the rest mostly computes: six at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
-PARTS := test-processes test-recoveries test-documents test-nodes test-conformance test-spark test-rest test-benches test-netns test-core test-simulated test-attacks test-scenarios lint
+PARTS := test-processes test-recoveries test-documents test-wheel test-nodes test-conformance test-spark test-rest test-benches test-netns test-core test-simulated test-attacks test-scenarios lint
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
@@ -58,9 +58,10 @@ NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_i
 RECOVERIES := $(addprefix tests/e2e/test_,backup.py copies.py eviction.py full_disk.py killed_up.py lost_members.py meta_migrate.py node_exports.py recover.py recover_from.py)
 DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
+WHEEL := tests/e2e/test_wheel.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
 test-recoveries: setup ; $(BIN)/python -m pytest $(RECOVERIES)
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(RECOVERIES) $(DOCUMENTS) $(BENCHES))
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(RECOVERIES) $(DOCUMENTS) $(BENCHES) $(WHEEL))
 test-simulated: setup ; $(BIN)/python -m pytest tests/sim
 test-scenarios: setup ; $(BIN)/python -m pytest tests/scenarios tests/mutants
 test-core: setup ; $(BIN)/python -m pytest $(CORE)
@@ -69,6 +70,7 @@ test-rest: setup ; $(BIN)/python -m pytest $(addprefix --ignore=,$(CORE) $(addpr
 test-documents: setup ; sh tools/ensure-java && $(BIN)/python -m pytest $(DOCUMENTS)
 test-benches: setup ; $(BIN)/python -m pytest $(BENCHES)
 test-spark: setup ; sh tools/ensure-java && $(BIN)/python -m pytest tests/e2e/spark
+test-wheel: setup ; $(BIN)/python -m pytest $(WHEEL)
 test-netns: setup ; $(BIN)/python -m pytest tests/netns
 test-attacks: setup ; $(BIN)/python -m pytest tests/attacks
 
@@ -89,6 +91,12 @@ mutants: setup
 dist: setup
 	rm -rf dist build
 	$(BIN)/python -m build --no-isolation --outdir dist .
+
+# What a wheel is installed and checked with: versions with hashes, a bill of materials, an audit. It needs the network.
+release: dist
+	@$(BIN)/python -m pip install $(QUICKLY) --quiet --disable-pip-version-check --editable '.[release]' \
+	  || { echo "release: its tools could not be installed. They come from pip's package index: check the network" >&2; exit 2; }
+	@sh tools/release $(BIN) dist
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis
