@@ -81,9 +81,7 @@ def _no_coordinator(config: NodeConfig) -> BadSettings:
     )
 
 
-async def _node(
-    config: NodeConfig, secrets: Secrets, channel: SupervisorChannel | None, systemd: NotifySocket
-) -> None:
+async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel | None, systemd: NotifySocket) -> None:
     directory, (key, tls) = config.directory, secrets
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)

@@ -1,6 +1,6 @@
 """`leasehold service print`: the units of systemd for a coordinator and for the nodes of a machine.
 
-docs/decisions/0044 has the reasons for what is in them.
+docs/decisions/0045 has the reasons for what is in them.
 """
 
 import re
