@@ -108,10 +108,10 @@ class Doors:
         }
 
     def put(self, ticket):
-        return refusal(lambda: list(self.flight.put(encode(ticket), CutOff())))
+        return refusal(lambda: list(self.flight.put(encode(ticket), CutOff(), None)))
 
     def read(self, table, **other):
-        return refusal(lambda: self.flight.get(encode(read_ticket(table, **other))))
+        return refusal(lambda: self.flight.get(encode(read_ticket(table, **other)), None))
 
     def fetch(self, table):
         request = FetchTicket(
@@ -122,7 +122,7 @@ class Doors:
             node=self.published.node,
             session=self.published.session,
         )
-        return refusal(lambda: self.flight.get(encode(request)))
+        return refusal(lambda: self.flight.get(encode(request), None))
 
 
 class CutOff:
