@@ -4,20 +4,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 
-from leasehold.certificates.authority import Authority, create_authority, issue
+from leasehold.certificates.authority import create_authority, issue
 from leasehold.certificates.names import CertificateRole
-from leasehold.wire.tls import Tls, own_tls, read_tls
+from leasehold.wire.tls import Tls, own_tls
 
 HOLDERS = {"node-1": "node", "node-2": "node", "coordinator": "coordinator", "ann": "client"}
 
 
-def issued(folder: Path, authority: Authority | None = None, **holders: str) -> Path:
-    """A new folder with a folder for each holder, whose role is given, by default HOLDERS; and their authority."""
+def issued(folder: Path) -> Path:
+    """A new folder with a bundle for each of HOLDERS, and their authority."""
     folder.mkdir()
     now = datetime.now(UTC)
-    by = authority or create_authority(folder / "authority", token_hex(16), now)
-    for name, role in (holders or HOLDERS).items():
-        issue(by, CertificateRole(role), name, 1, folder / name, now)
+    authority = create_authority(folder / "authority", token_hex(16), now)
+    for name, role in HOLDERS.items():
+        issue(authority, CertificateRole(role), name, 1, folder / name, now)
     return folder
 
 
@@ -26,7 +26,3 @@ def of_process(folder: Path) -> Tls:
     found = own_tls(folder, role)
     assert found is not None
     return found
-
-
-def of_client(path: Path) -> Tls:
-    return read_tls(path)

@@ -20,7 +20,6 @@ from pyarrow import flight
 from leasehold.cli.config import coordinator_config
 from leasehold.cli.shared_store import shared_store
 from leasehold.client.cluster import Cluster, connect
-from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
 from leasehold.errors import LeaseholdError
@@ -29,12 +28,12 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.location import parse_location
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import HEALTH, calling, expect, reader_to, ticket, within
-from leasehold.wire.tls import read_tls
+from tests.netns.remote import own_trust
 
 SCAN_PAUSE_SECONDS = 0.005
 LOOKS_MAX = 100_000
 
-TLS = read_tls(Path(os.environ[TLS_VARIABLE])) if TLS_VARIABLE in os.environ else None
+TLS = own_trust()
 
 now_ns = BoottimeClock().now_ns
 

@@ -1,6 +1,7 @@
 """This side of a process that takes JSON lines: ask it, hear its events, wait for its answer."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from leasehold.client.trust import TLS_VARIABLE
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
+from leasehold.wire.tls import Tls, read_tls
 
 ROOT = Path(__file__).parents[2]
 ANSWER_SECONDS = 60.0
@@ -36,6 +38,12 @@ class Trusting:
 
     def command(self, *words: str) -> list[str]:
         return self._machine.command("env", f"{TLS_VARIABLE}={self._bundle}", *words)
+
+
+def own_trust() -> Tls | None:
+    """What a program on such a machine takes for connections of its own; None on any other."""
+    bundle = os.environ.get(TLS_VARIABLE)
+    return None if bundle is None else read_tls(Path(bundle))
 
 
 class Failed(Exception):

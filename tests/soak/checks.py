@@ -1,13 +1,11 @@
 """What has to hold of a real cluster once its faults are mended and its clients are silent."""
 
-import os
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
 from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster, connect
-from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.data.coordinator_client import CoordinatorRole
 from leasehold.core.words.messages import AskOutcome, Receipt, Rows, WaitingFor
 from leasehold.core.words.records import Outcome
@@ -22,7 +20,7 @@ from leasehold.testing.catalog_operations import operations
 from leasehold.testing.catalog_rows import TableRow
 from leasehold.testing.linearizability import UndecidedHistory, check
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.tls import Tls, read_tls
+from tests.netns.remote import own_trust
 from tests.soak.ledger import Ledger, TableLedger, Told
 
 OUTCOME_SECONDS = 30
@@ -154,12 +152,6 @@ def _agree(one: Told, again: Receipt | Definite) -> bool:
     if isinstance(one.heard, Receipt):
         return (again.outcome, again.revision) == (one.heard.outcome, one.heard.revision)
     return one.heard is None and again.outcome in one.outcomes
-
-
-def own_trust() -> Tls | None:
-    """As `trusted_by` of an address."""
-    bundle = os.environ.get(TLS_VARIABLE)
-    return None if bundle is None else read_tls(Path(bundle))
 
 
 def _outcome(connection: BlockingConnection, one: Told, login: LoginToken | None) -> Receipt | Definite:

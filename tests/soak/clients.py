@@ -31,8 +31,8 @@ from leasehold.testing.statements import DATABASES, TABLES, VIEWS, some_statemen
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from tests.netns.remote import wait_until
-from tests.soak.checks import Checks, own_trust
+from tests.netns.remote import own_trust, wait_until
+from tests.soak.checks import Checks
 from tests.soak.copies import under_way_if_expendable, wrong_copies
 from tests.soak.ledger import KEYS_PER_APPEND, Ledger, TableLedger, Told
 

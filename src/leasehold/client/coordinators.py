@@ -89,8 +89,8 @@ class Coordinators:
     default 30, counted anew after each answer; `status`, `whoami` and `try_abort` ask once. `on_retry`
     gets what was answered and for how many seconds more it is asked, then None once an answer has come; from any
     thread. `on_new_id` gets each id that is drawn for a statement or a write transaction, before anything is sent under
-    it. `known` is what another client of this cluster knows already. `tls` is
-    as in `client.trust.trusted_by`.
+    it. `known` is what another client of this cluster knows already.
+    `tls` is as in `client.trust.trusted_by`.
     """
 
     def __init__(

@@ -93,20 +93,19 @@ def held(host: str, port: int) -> Generator[int]:
 @contextmanager
 def two_held(host: str, port: int) -> Generator[int]:
     """As `held`, of the port and the next one."""
-    with ExitStack() as first:
-        found = first.enter_context(held(host, port))
-        for _ in range(PORT_PAIRS_TRIED - 1 if port == 0 else 0):
+    if port == PORT_MAX:
+        raise BadSettings(f"{host_port(host, port)} has no next port, which TLS needs", hint="choose a lower port")
+    with ExitStack() as ports:  # those that were tried stay held, so that none of them is found again
+        for left in reversed(range(PORT_PAIRS_TRIED)):
+            found = ports.enter_context(held(host, port))
             try:
-                first.enter_context(held(host, found + 1))
+                ports.enter_context(held(host, found + 1))
             except (BadSettings, OverflowError):
-                found = first.enter_context(held(host, 0))  # the others stay held, so that it is not one of them
+                if port != 0 or left == 0:
+                    raise
             else:
                 yield found
                 return
-        if found == PORT_MAX:
-            raise BadSettings(f"{host_port(host, found)} has no next port, which TLS needs", hint="choose a lower port")
-        with held(host, found + 1):
-            yield found
 
 
 def bind(host: str, port: int, add_port: Callable[[str], int]) -> str:

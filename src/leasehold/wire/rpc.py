@@ -47,7 +47,7 @@ from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
-from leasehold.wire.tls import WITHOUT_TLS, CallerNames, Tls, open_doors
+from leasehold.wire.tls import NOBODY_NAMED, CallerNames, Tls, open_doors
 
 SERVICE: Final = "leasehold.v1"
 CALL: Final = f"/{SERVICE}/Call"
@@ -159,7 +159,7 @@ class Handlers:
     """The methods of the service. The simulator calls these, and gRPC those of `methods`."""
 
     def __init__(
-        self, service: Service, on_fault: Callable[[BaseException], None], callers: CallerNames = WITHOUT_TLS
+        self, service: Service, on_fault: Callable[[BaseException], None], callers: CallerNames = NOBODY_NAMED
     ) -> None:
         self._service = service
         self._on_fault = on_fault

@@ -197,7 +197,7 @@ class CallerNames:
         return _certified(context.auth_context(), self._authority) or self._nobody
 
 
-WITHOUT_TLS: Final = CallerNames(None, "127.0.0.1:0")
+NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")
 
 
 def _certified(facts: Mapping[str, Any], authority: str) -> Caller | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.certificate_words import issued, of_client, of_process
+from tests.certificate_words import issued, of_process
 
 from leasehold.certificates.authority import create_authority
 from leasehold.certificates.files import CA
@@ -25,7 +25,7 @@ from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
 from leasehold.wire.ports import CALLER, Duplex
 from leasehold.wire.rpc import GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import Tls, read_tls
 
 TIMEOUT_NS = 10 * SECOND_NS
 NEIGHBOUR = Caller(CallerRole.NEIGHBOUR)
@@ -77,7 +77,7 @@ async def start(callers: Callers, tls: Tls | None, address: str = "127.0.0.1:0")
 async def test_a_caller_is_whom_its_certificate_names(pki: Path, holder: str, caller: Caller) -> None:
     callers = Callers()
     server = await start(callers, of_process(pki / "coordinator"))
-    connection = GrpcTransport(of_client(pki / holder)).connect(server.address)
+    connection = GrpcTransport(read_tls(pki / holder)).connect(server.address)
     try:
         await connection.call(AskStatus(), timeout_ns=TIMEOUT_NS)
         assert [one async for one in connection.stream(AskStatus(), timeout_ns=TIMEOUT_NS)] == [AskStatus()]
@@ -106,7 +106,7 @@ async def test_beyond_loopback_who_shows_nothing_is_a_stranger(pki: Path) -> Non
     callers = Callers()
     server = await start(callers, of_process(pki / "coordinator"), "0.0.0.0:0")
     port = server.address.rpartition(":")[2]
-    connection = GrpcTransport(of_client(pki / "ann" / CA)).connect(f"127.0.0.1:{port}")
+    connection = GrpcTransport(read_tls(pki / "ann" / CA)).connect(f"127.0.0.1:{port}")
     try:
         await connection.call(AskStatus(), timeout_ns=TIMEOUT_NS)
     finally:
@@ -129,7 +129,7 @@ async def unreached(address: str, tls: Tls | None) -> str:
 async def test_nobody_comes_in_by_a_certificate_that_no_root_has_issued(pki: Path, theirs: Path) -> None:
     callers = Callers()
     server = await start(callers, of_process(pki / "coordinator"))
-    ours, foreign = of_client(pki / "node-1"), of_client(theirs / "node-1")
+    ours, foreign = read_tls(pki / "node-1"), read_tls(theirs / "node-1")
     disguised = Tls(authority=ours.authority, roots=ours.roots, chain=foreign.chain, key=foreign.key)
     try:
         await unreached(server.address, disguised)
@@ -147,7 +147,7 @@ async def test_nobody_comes_in_by_a_certificate_that_no_root_has_issued(pki: Pat
 async def test_a_certificate_of_another_cluster_of_the_same_root_is_as_good_as_none(pki: Path, theirs: Path) -> None:
     """As with a company's root: it has issued the certificates of several clusters."""
     callers = Callers()
-    own, foreign = of_process(pki / "coordinator"), of_client(theirs / "node-1")
+    own, foreign = of_process(pki / "coordinator"), read_tls(theirs / "node-1")
     both = Tls(authority=own.authority, roots=own.roots + foreign.roots, chain=own.chain, key=own.key)
     server = await start(callers, both)
     caller = Tls(authority=own.authority, roots=own.roots, chain=foreign.chain, key=foreign.key)
@@ -169,7 +169,7 @@ async def test_a_client_tells_a_coordinator_from_whoever_has_its_address(
     server = await start(callers, tls)
     try:
         for holder in ("ann", "ann/ca.pem"):
-            await unreached(server.address, of_client(pki / holder))
+            await unreached(server.address, read_tls(pki / holder))
     finally:
         await server.close()
     assert callers.seen == []
@@ -179,7 +179,7 @@ async def test_a_server_without_tls_gets_no_word_from_a_client_with_it(pki: Path
     callers = Callers()
     server = await start(callers, None)
     try:
-        assert "TLS" in await unreached(server.address, of_client(pki / "ann"))
+        assert "TLS" in await unreached(server.address, read_tls(pki / "ann"))
     finally:
         await server.close()
     assert callers.seen == []
@@ -192,7 +192,7 @@ async def test_an_error_of_a_client_says_what_is_wrong_with_its_own_certificate(
     create_authority(tmp_path / "new", "", datetime.now(UTC), successor_of=pki / "authority")
     shutil.copy(tmp_path / "new" / CA, broken)
     server = await start(Callers(), of_process(pki / "coordinator"))
-    connection = BlockingConnection(server.address, of_client(broken))
+    connection = BlockingConnection(server.address, read_tls(broken))
     try:
         with pytest.raises(BadSettings) as caught:
             await asyncio.to_thread(connection.call, AskStatus(), TIMEOUT_NS)
@@ -286,11 +286,11 @@ def asked(address: str, tls: Tls | None) -> str:
     ],
 )
 def test_a_node_knows_callers_by_their_certificates(pki: Path, node: FlightServer, holder: str, caller: Caller) -> None:
-    assert asked(node.address, of_client(pki / holder)) == repr(caller)
+    assert asked(node.address, read_tls(pki / holder)) == repr(caller)
 
 
 def test_a_node_and_a_client_of_different_authorities_do_not_meet(pki: Path, theirs: Path, node: FlightServer) -> None:
-    ours, foreign = of_client(pki / "ann"), of_client(theirs / "ann")
+    ours, foreign = read_tls(pki / "ann"), read_tls(theirs / "ann")
     mixed = Tls(authority=ours.authority, roots=ours.roots, chain=foreign.chain, key=foreign.key)
     for tls in (foreign, mixed, None):
         with pytest.raises(LeaseholdError):
@@ -301,6 +301,6 @@ async def test_a_coordinator_is_no_node(pki: Path) -> None:
     server = await start(Callers(), of_process(pki / "coordinator"))
     try:
         with pytest.raises(Unreachable):
-            asked(server.address, of_client(pki / "ann"))
+            asked(server.address, read_tls(pki / "ann"))
     finally:
         await server.close()
