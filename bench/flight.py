@@ -103,7 +103,7 @@ class Plain(flight.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass]
 def serve(kind: str, bundle: str) -> None:
     """One of the servers, until it is killed."""
     if kind != PLAIN:
-        tls = own_tls(Path(bundle) if kind == SECURE else None, CertificateRole.NODE)
+        tls = own_tls(Path(bundle), CertificateRole.NODE) if kind == SECURE else None
         server = FlightServer(FromMemory(), listen="127.0.0.1:0", on_fault=report, tls=tls)
         print(server.address, flush=True)
     else:

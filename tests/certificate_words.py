@@ -23,6 +23,4 @@ def issued(folder: Path) -> Path:
 
 def of_process(folder: Path) -> Tls:
     role = CertificateRole.COORDINATOR if folder.name == "coordinator" else CertificateRole.NODE
-    found = own_tls(folder, role)
-    assert found is not None
-    return found
+    return own_tls(folder, role)

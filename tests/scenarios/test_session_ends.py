@@ -99,3 +99,26 @@ def test_how_a_session_ended_is_said_of_the_newest_process_alone() -> None:
         assert status.silences == ()
 
     simulate(scenario)
+
+
+def test_a_node_that_connects_anew_loses_no_lease() -> None:
+    """As for a new certificate, here again and again, with every phase of a renewal and of a schema change."""
+
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        node = cluster.nodes[0]
+        for one in cluster.nodes:
+            one.start(group)
+        await serving(cluster, *cluster.nodes)
+        await cluster.sql("CREATE DATABASE d")
+        opened, told = [], node.agent._on_session
+        node.agent._on_session = lambda *words: (opened.append(words), told(*words))
+        for number in range(60):
+            node.agent.reconnect()
+            await cluster.sql(f"CREATE TABLE d.t{number} (a BIGINT)")
+            assert node.guard() is not None
+            await asyncio.sleep(0.037)
+            assert node.guard() is not None
+        assert await ends(cluster) == {}
+        assert len(opened) == 60
+
+    simulate(scenario, nodes=2)

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from leasehold.certificates.names import CertificateRole
@@ -18,7 +19,8 @@ from leasehold.wire import cluster_key, udp
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.ports import Clock
-from leasehold.wire.tls import Tls, own_tls
+from leasehold.wire.tls import own_tls
+from leasehold.wire.tls_files import TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +62,13 @@ class Secrets(NamedTuple):
 
     key: bytes | None
     """The cluster key."""
-    tls: Tls | None
+    tls: TlsFiles | None
 
 
 def read_secrets(config: ProcessConfig, role: CertificateRole, name: str | None = None) -> Secrets:
     """Raises `BadSettings`: BAD_CERTIFICATE too, also for a certificate of another role or name."""
-    return Secrets(read_key(config), own_tls(config.tls, role, name))
+    tls = None if config.tls is None else TlsFiles(config.tls, partial(own_tls, role=role, name=name))
+    return Secrets(read_key(config), tls)
 
 
 def read_key(config: ProcessConfig) -> bytes | None:

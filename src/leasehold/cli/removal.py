@@ -76,7 +76,7 @@ def adopt(
             return await adopt_directory(
                 directory,
                 coordinators,
-                transport=GrpcTransport(own_tls(tls, CertificateRole.NODE)),
+                transport=GrpcTransport(None if tls is None else own_tls(tls, CertificateRole.NODE)),
                 clock=BoottimeClock(),
                 entropy=SystemEntropy(),
                 on_wait=waiting,

@@ -18,6 +18,7 @@ from leasehold.limits.processes import DIRECTORY_LOOK_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.repeated_lines import RepeatedLines
+from leasehold.wire.tls_files import TlsFiles, watch_certificate
 
 
 def report_callbacks(faults: "asyncio.Queue[BaseException]") -> None:
@@ -46,6 +47,7 @@ def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None, s
     """Runs a process until it raises `Stop`, as also when the supervisor at the other end of `channel` is gone. Raises
     the gravest of any other errors that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until `serve_until_stopped` takes it
     lines = logging.StreamHandler(sys.stderr)
     lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
     logging.basicConfig(handlers=[lines], level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
@@ -75,9 +77,12 @@ async def serve_until_stopped(
     *,
     lock: Path,
     systemd: NotifySocket,
+    tls: TlsFiles | None,
+    on_renewed: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Runs gossip beside the tasks of `group` until SIGTERM or SIGINT; then leaves it, while `end` runs. Raises `Stop`.
-    `systemd` hears both: that the process serves, and that it stops.
+    `systemd` hears both: that the process serves, and that it stops. SIGHUP looks at once whether the files of `tls`
+    have changed, and `on_renewed` is called when they have.
 
     An unexpected error in `faults` ends the process, which restarts from what is durable. So does the loss of `lock`,
     the lock file of its directory.
@@ -86,9 +91,11 @@ async def serve_until_stopped(
     group.create_task(fail_without(lock))
     if gossip is not None:
         group.create_task(gossip.run())
-    told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    told, to_look = asyncio.Event(), asyncio.Event()
+    if tls is not None:
+        group.create_task(watch_certificate(tls, BoottimeClock(), to_look, on_renewed))
+    for number, event in ((signal.SIGTERM, told), (signal.SIGINT, told), (signal.SIGHUP, to_look)):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
     systemd.ready()
     await told.wait()
     systemd.stopping()

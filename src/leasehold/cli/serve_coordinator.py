@@ -107,6 +107,7 @@ async def _serve(
             lambda: _end(coordinator, leading, server),
             lock=lock_of(config.directory / FILE_NAME),
             systemd=systemd,
+            tls=secrets.tls,
         )
 
 

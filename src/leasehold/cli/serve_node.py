@@ -95,7 +95,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
         published.disk_full = True
 
     vault.on_full = found_full
-    ending = Ending(channel, () if tls is None else tls.for_supervisor())
+    ending = Ending(channel, () if tls is None else tls.now().for_supervisor())
     vault.on_disk_error = ending.disk_fails
     files = SegmentFiles(directory)
     files.open()
@@ -154,7 +154,14 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             group.create_task(scrub(vault, clock, published))
             group.create_task(watch_space(directory, published, clock))
             await serve_until_stopped(
-                group, gossip, faults, agent.surrender, lock=directory / LOCK_NAME, systemd=systemd
+                group,
+                gossip,
+                faults,
+                agent.surrender,
+                lock=directory / LOCK_NAME,
+                systemd=systemd,
+                tls=tls,
+                on_renewed=agent.reconnect,
             )
     finally:
         await asyncio.to_thread(flight.shutdown)

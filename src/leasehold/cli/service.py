@@ -55,6 +55,8 @@ NotifyAccess=all
 WatchdogSec={watchdog}
 # Only systemd starts the process again. With exit codes 2 and 3 a person has to act.
 ExecStart={command}
+# It looks whether its certificate was renewed.
+ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
 RestartSec={restart}
 RestartPreventExitStatus=2 3

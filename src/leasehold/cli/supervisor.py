@@ -7,6 +7,7 @@ ended, the bytes of the answer that accepts them, and whom to send them to. Each
 
 | event                                  | what the supervisor does                                           |
 | SIGTERM or SIGINT                      | passes it on; once the child has ended, ends as the child did      |
+| SIGHUP                                 | passes it on                                                       |
 | the child has ended                    | sends the report until it is accepted, for about 6 s at most; then |
 | .. by a signal, or with 1, 4 or 5      | starts it again after a pause, unless `never` was asked for        |
 | .. with any other exit code            | ends with that code: a person has to act, or all is in order       |
@@ -47,7 +48,8 @@ RESTARTED_CODES = frozenset({1, 4, 5})
 """Exit codes that may pass by themselves: an unexpected error, an unknown outcome, nobody reached."""
 TLS_WAITS = {"SSLWantReadError": select.POLLIN, "SSLWantWriteError": select.POLLOUT}
 """What TLS waits for, by the name of its error: most supervisors never load TLS."""
-PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
+PASSED_ON = (*ENDING, signal.SIGHUP)
 
 
 class Told:
@@ -69,7 +71,7 @@ class Told:
 
     def _take(self, number: int, _frame: object) -> None:
         self.new.append(number)
-        self.to_end = True
+        self.to_end = self.to_end or number in ENDING
 
     def taken(self) -> list[int]:
         """The signals since the last call."""

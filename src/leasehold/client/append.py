@@ -25,7 +25,7 @@ from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import parts
 from leasehold.wire.steps import run
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 Share = Sequence[pa.RecordBatch]
 """The rows of one bucket for one segment."""
@@ -43,7 +43,7 @@ def stage(
     login: LoginToken | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
-    tls: Tls | None = None,
+    tls: TlsSource | None = None,
 ) -> tuple[StagedSegment, ...]:
     """Writes rows to the nodes as part of an open `transaction`; returns the segments to commit, none without rows.
 

@@ -62,6 +62,7 @@ from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.steps import run
 from leasehold.wire.tls import read_tls
+from leasehold.wire.tls_files import TlsFiles
 
 M = TypeVar("M", bound=Message)
 
@@ -113,7 +114,7 @@ class Coordinators:
         trusted = trusted_by(target, tls)
         self.trusted: Final = WITHOUT_TLS if trusted is None else str(trusted)
         """What other clients of this cluster take as `tls`."""
-        self.tls: Final = None if trusted is None else read_tls(trusted)
+        self.tls: Final = None if trusted is None else TlsFiles(trusted, read_tls)
         """How servers are checked, and what they are shown; None without TLS."""
         self._connection = LoginConnection(
             partial(BlockingConnection, tls=self.tls),

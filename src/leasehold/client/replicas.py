@@ -11,13 +11,13 @@ from leasehold.core.words.messages import BatchMark, ReadTicket, RowsEnd, Staged
 from leasehold.errors import Unreachable
 from leasehold.wire.flight import calling, descriptor, expect, reader_to, send, within, writer_to
 from leasehold.wire.flight import ticket as as_ticket
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 
 class FlightReplicas:
     """Calls replicas that send or receive batches of exactly `schema`."""
 
-    def __init__(self, schema: pa.Schema, tls: Tls | None) -> None:
+    def __init__(self, schema: pa.Schema, tls: TlsSource | None) -> None:
         self._schema = schema
         self._tls = tls
 
@@ -60,7 +60,7 @@ class FlightBatches:
     def __init__(
         self,
         schema: pa.Schema,
-        tls: Tls | None,
+        tls: TlsSource | None,
         address: str,
         ticket: ReadTicket,
         options: flight.FlightCallOptions,

@@ -24,7 +24,7 @@ from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.steps import iterate, run
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 
 def read_segment(
@@ -34,7 +34,7 @@ def read_segment(
     runtime: Runtime = THREADS,
     places: Places | None = None,
     login: LoginToken | None = None,
-    tls: Tls | None = None,
+    tls: TlsSource | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
@@ -60,7 +60,7 @@ def read_plan(
     login: LoginToken | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
-    tls: Tls | None = None,
+    tls: TlsSource | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
@@ -81,7 +81,7 @@ def read_plan(
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _batches(in_order(plan, one, streams)))
 
 
-def _ports(plan: ScanPlan, runtime: Runtime, tls: Tls | None) -> ReaderPorts[pa.RecordBatch]:
+def _ports(plan: ScanPlan, runtime: Runtime, tls: TlsSource | None) -> ReaderPorts[pa.RecordBatch]:
     return ReaderPorts(runtime, FlightReplicas(arrow_schema(plan.fields), tls), SystemEntropy().hex_128)
 
 

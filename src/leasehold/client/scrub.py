@@ -14,7 +14,7 @@ from leasehold.errors import BadMessage, LeaseholdError, Unreachable
 from leasehold.ids import NodeId, ObjectId
 from leasehold.limits.scrub import SCRUB_CALL_NS, SCRUB_NODES_AT_ONCE
 from leasehold.wire.flight import calling, ticket, within, writer_to
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 
 class ScrubbedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class _Totals:
             )
 
 
-def _scrub_node(node: NodeStatus, request: ScrubTicket, totals: _Totals, tls: Tls | None) -> ScrubbedNode:
+def _scrub_node(node: NodeStatus, request: ScrubTicket, totals: _Totals, tls: TlsSource | None) -> ScrubbedNode:
     tables: dict[ObjectId, ScrubbedTable] = {}
     error: str | None = None
     try:
@@ -78,7 +78,7 @@ def _read(
     request: ScrubTicket,
     tables: dict[ObjectId, ScrubbedTable],
     totals: _Totals,
-    tls: Tls | None,
+    tls: TlsSource | None,
 ) -> None:
     with calling(node.address):
         reader = writer_to(node.address, tls).do_get(ticket(request), within(SCRUB_CALL_NS, request))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from leasehold.limits.units import MINUTE_NS
+from leasehold.limits.units import MINUTE_NS, SECOND_NS
 
 CERTIFICATE_DAYS: Final = 90
 CERTIFICATE_DAYS_MAX: Final = 398
@@ -20,3 +20,7 @@ CERTIFICATE_RSA_BITS_MIN: Final = 2_048
 CERTIFICATE_CURVE_BITS_MIN: Final = 256
 CERTIFICATES_SHOWN_MAX: Final = 1_000
 """Issued certificates that `leasehold ca show` lists."""
+CERTIFICATE_FILES_LOOK_NS: Final = 10 * SECOND_NS
+"""How often a process looks whether its certificate was replaced."""
+CERTIFICATE_END_TOLD_NS: Final = MINUTE_NS
+"""How often a process says that its certificate has ended."""

@@ -1,6 +1,7 @@
 """The transport for synchronous Python: the client library, and Spark's Python workers.
 
-The channel is made at the first use and again in a child process, since gRPC's threads do not survive a fork.
+The channel is made at the first use, again when this process shows or trusts another certificate, and again in a child
+process, since gRPC's threads do not survive a fork.
 """
 
 import os
@@ -18,17 +19,19 @@ from leasehold.wire.duplex import encode_bounded, unreachable
 from leasehold.wire.failures import may_be_of_tls
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, read_answer, was_sent
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import Tls, TlsSource
 
 
 class BlockingConnection:
     """As `wire.ports.Connection` without sessions, for synchronous callers on any thread."""
 
-    def __init__(self, address: str, tls: Tls | None = None) -> None:
+    def __init__(self, address: str, tls: TlsSource | None = None) -> None:
         self.address = address
         self._tls = tls
         self._lock = threading.Lock()
         self._channel: Any = None
+        self._shown: Tls | None = None
+        """With which the channel was made."""
         self._inherited: Any = None
         self._owner_pid = 0
         self._closed = False
@@ -79,22 +82,25 @@ class BlockingConnection:
         with self._lock:
             if self._closed:
                 raise unreachable(self.address, "the connection was closed")
-            if self._channel is None or self._owner_pid != os.getpid():
-                # The parent's channel stays referenced: freeing it here would wait for threads that are not here.
-                self._inherited = self._channel
-                self._channel = self._made()
+            tls = None if self._tls is None else self._tls.now()
+            if self._channel is None or self._owner_pid != os.getpid() or tls != self._shown:
+                if self._owner_pid != os.getpid():
+                    # The parent's channel stays referenced: freeing it here would wait for threads that are not here.
+                    self._inherited = self._channel
+                self._channel = self._made(tls)  # calls under way keep the one before
                 self._owner_pid = os.getpid()
+                self._shown = tls
             return self._channel
 
-    def _made(self) -> grpc.Channel:
-        if self._tls is None:
+    def _made(self, tls: Tls | None) -> grpc.Channel:
+        if tls is None:
             return grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
-        options = (*CHANNEL_OPTIONS, *self._tls.checks_of_coordinators())
-        return grpc.secure_channel(self._tls.door(self.address), self._tls.channel(), options=options)
+        options = (*CHANNEL_OPTIONS, *tls.checks_of_coordinators())
+        return grpc.secure_channel(tls.door(self.address), tls.channel(), options=options)
 
     def _unreachable(self, error: grpc.RpcError | ValueError, timeout_ns: int) -> Unreachable:
         if not isinstance(error, grpc.RpcError):  # a closed channel
             return unreachable(self.address, "the connection was closed")
         if self._tls is not None and may_be_of_tls(f"{error.details()}"):  # pyright: ignore[reportAttributeAccessIssue] every raised RpcError is a grpc.Call too
-            self._tls.check()
+            self._tls.now().check()
         return unreachable(self.address, describe(error, timeout_ns), was_sent=was_sent(error))

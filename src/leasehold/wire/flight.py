@@ -42,7 +42,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 from leasehold.wire.failures import from_failure, plainly
 from leasehold.wire.flight_codec import BatchWriter, pieces
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import Tls, TlsSource
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -161,7 +161,7 @@ def from_flight(error: Exception, address: str) -> LeaseholdError:
 
 
 class _Clients:
-    """The connections of this process, one for each address; calls of all threads share them."""
+    """The connections of this process, one for each address and certificate; calls of all threads share them."""
 
     first_pid: int | None = None
     """The process that first used Flight; this one, or one that it was forked from."""
@@ -169,9 +169,9 @@ class _Clients:
     def __init__(self, options: list[tuple[str, str | int]]) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, Tls | None], flight.FlightClient] = {}
+        self._clients: dict[tuple[str, TlsSource | None], flight.FlightClient] = {}
 
-    def to(self, address: str, tls: Tls | None) -> flight.FlightClient:
+    def to(self, address: str, tls: TlsSource | None) -> flight.FlightClient:
         if _Clients.first_pid not in {None, os.getpid()}:
             # Flight's gRPC has threads that a fork leaves behind; any call, even of a new client, waits for ever.
             raise Definite(
@@ -180,12 +180,13 @@ class _Clients:
                 hint="start worker processes with the start method 'spawn', or fork before the first scan or append",
             )
         _Clients.first_pid = os.getpid()
+        present = None if tls is None else tls.now()
         with self._lock:
-            client = self._clients.pop((address, tls), None)
+            client = self._clients.pop((address, present), None)
             if client is None:
                 with calling(address):
-                    client = self._made(address, tls)
-            self._clients[address, tls] = client
+                    client = self._made(address, present)
+            self._clients[address, present] = client
             if len(self._clients) > FLIGHT_CLIENTS_MAX:
                 # Calls under way hold it; it is closed after the last of them.
                 del self._clients[next(iter(self._clients))]
@@ -215,25 +216,25 @@ _scanning = _Clients(_CLIENT_OPTIONS)
 _watched = _Clients(_WATCHED_OPTIONS)
 
 
-def reader_to(address: str, tls: Tls | None = None) -> flight.FlightClient:
+def reader_to(address: str, tls: TlsSource | None = None) -> flight.FlightClient:
     """The connection to `host:port` for scans, made at its first use and kept; never fails for an address that is down.
     Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang."""
     return _scanning.to(address, tls)
 
 
-def writer_to(address: str, tls: Tls | None = None) -> flight.FlightClient:
+def writer_to(address: str, tls: TlsSource | None = None) -> flight.FlightClient:
     """As `reader_to`, for a DoPut, and for a DoGet whose bytes are taken as they come. Calls end, even if blocked in a
     write, once the process has answered no ping for FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS. They
     also end if the server sends nothing for FLIGHT_SILENCE_NS although it lives."""
     return _watched.to(address, tls)
 
 
-def is_answering(address: str, timeout_ns: int, tls: Tls | None = None) -> bool:
+def is_answering(address: str, timeout_ns: int, tls: TlsSource | None = None) -> bool:
     """Whether the process at `host:port` answers anything in time, a refusal too."""
     return _first(address, lambda client: client.list_actions(within(timeout_ns)), tls) is not None
 
 
-def ask_health(address: str, timeout_ns: int, caller: Message, tls: Tls | None = None) -> bytes | None:
+def ask_health(address: str, timeout_ns: int, caller: Message, tls: TlsSource | None = None) -> bytes | None:
     """The `NodeStatus` of the node at `host:port`, as JSON; None if its process does not answer in time, empty if it
     refuses. `caller` is a ticket of this process, as for `within`."""
     action = flight.Action(HEALTH, b"")
@@ -241,7 +242,7 @@ def ask_health(address: str, timeout_ns: int, caller: Message, tls: Tls | None =
     return None if found is None else b"".join(one.body.to_pybytes() for one in found)
 
 
-def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]], tls: Tls | None) -> list[T] | None:
+def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]], tls: TlsSource | None) -> list[T] | None:
     """The first message that answers a call; empty for a refusal, None if the process is silent."""
     try:
         return list(islice(call(writer_to(address, tls)), 1))

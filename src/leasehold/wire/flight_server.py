@@ -55,7 +55,7 @@ from leasehold.wire.flight_codec import (
     write_schema,
 )
 from leasehold.wire.threads import ServingThreads
-from leasehold.wire.tls import CallerNames, Tls, open_doors
+from leasehold.wire.tls import CallerNames, TlsSource, open_doors
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 _OPTIONS: Final = (
@@ -219,7 +219,7 @@ class FlightServer:
         *,
         listen: str,
         on_fault: Callable[[BaseException], None],
-        tls: Tls | None = None,
+        tls: TlsSource | None = None,
         idle_ns: int = CONNECTION_IDLE_NS,
         call_opening_ns: int = FLIGHT_OPENING_NS,
         call_idle_ns: int = FLIGHT_IDLE_NS,

@@ -47,7 +47,7 @@ from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
-from leasehold.wire.tls import NOBODY_NAMED, CallerNames, Tls, open_doors
+from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, open_doors
 
 SERVICE: Final = "leasehold.v1"
 CALL: Final = f"/{SERVICE}/Call"
@@ -279,7 +279,7 @@ async def serve(
     service: Service,
     *,
     on_fault: Callable[[BaseException], None],
-    tls: Tls | None = None,
+    tls: TlsSource | None = None,
     idle_ns: int = CONNECTION_IDLE_NS,
 ) -> GrpcServer:
     """Serves `service` at the doors of `address` (`wire.tls.open_doors`).

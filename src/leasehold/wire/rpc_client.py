@@ -16,7 +16,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.requests import EOF, frames
 from leasehold.wire.rpc import CHANNEL_OPTIONS, SESSION, STREAM, call_path, describe, read_answer, was_sent
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import Tls, TlsSource
 
 
 class ClientDuplex(QueuedDuplex):
@@ -158,9 +158,9 @@ class GrpcConnection:
 class GrpcTransport:
     """Implements `wire.ports.Transport`."""
 
-    def __init__(self, tls: Tls | None = None) -> None:
-        self.checks_peers = tls is not None and tls.has_certificate
+    def __init__(self, tls: TlsSource | None = None) -> None:
+        self.checks_peers = tls is not None and tls.now().has_certificate
         self._tls = tls
 
     def connect(self, address: str) -> GrpcConnection:
-        return GrpcConnection(address, self._tls)
+        return GrpcConnection(address, None if self._tls is None else self._tls.now())

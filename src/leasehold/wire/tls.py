@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import grpc
 import msgspec
@@ -33,8 +33,16 @@ _URI: Final = "peer_uri"
 """Where gRPC tells the URIs of a peer's certificate that it has verified."""
 
 
+class TlsSource(Protocol):
+    """What a process shows and trusts may be replaced while it runs."""
+
+    def now(self) -> "Tls":
+        """For the next connection."""
+        ...
+
+
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom this process trusts, and what it shows. Equal values share their connections."""
+    """Whom this process trusts, and what it shows. Equal values share their connections. It is its own `TlsSource`."""
 
     authority: str
     """Of the cluster whose servers this process expects."""
@@ -46,6 +54,11 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     """PEM; a secret."""
     bundle: str = ""
     """Where the certificate was read."""
+    until: datetime | None = None
+    """When its certificate ends; None if that was not checked."""
+
+    def now(self) -> Self:
+        return self
 
     def __repr__(self) -> str:
         return f"Tls({self.authority!r})"
@@ -82,12 +95,10 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     def channel(self) -> grpc.ChannelCredentials:
         return _channel(self)
 
-    def servers(self) -> tuple[grpc.ServerCredentials, grpc.ServerCredentials]:
-        """Of the members' door and of the strangers'."""
-        pairs = [(self.key, self.chain)]
-        return (
-            grpc.ssl_server_credentials(pairs, root_certificates=self.roots, require_client_auth=True),
-            grpc.ssl_server_credentials(pairs),
+    def configuration(self, *, asks: bool) -> grpc.ServerCertificateConfiguration:
+        """Of a server that asks its callers for a certificate, or of one that does not."""
+        return grpc.ssl_server_certificate_configuration(
+            [(self.key, self.chain)], root_certificates=self.roots if asks else None
         )
 
 
@@ -120,11 +131,8 @@ def read_tls(path: Path) -> Tls:
     )
 
 
-def own_tls(bundle: Path | None, role: CertificateRole, name: str | None = None) -> Tls | None:
-    """That of a process of this role, and of this name where it has one; None without a bundle. Raises
-    `BadCertificate`."""
-    if bundle is None:
-        return None
+def own_tls(bundle: Path, role: CertificateRole, name: str | None = None) -> Tls:
+    """That of a process of this role, and of this name where it has one. Raises `BadCertificate`."""
     from leasehold.certificates.checks import load_own  # noqa: PLC0415 - slow to load; few need it
 
     own = load_own(bundle, datetime.now(UTC), role)
@@ -139,6 +147,7 @@ def own_tls(bundle: Path | None, role: CertificateRole, name: str | None = None)
         chain=own.chain_pem,
         key=own.key_pem,
         bundle=str(bundle.absolute()),
+        until=own.not_after,
     )
 
 
@@ -165,7 +174,7 @@ class TakesPorts(Protocol):
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int: ...
 
 
-def open_doors(server: TakesPorts, listen: str, tls: Tls | None) -> str:
+def open_doors(server: TakesPorts, listen: str, tls: TlsSource | None) -> str:
     """Makes a server listen at `listen`, `host:port`, over TLS at the next port too; returns the address with the port
     that was picked for 0. Without TLS it listens on loopback alone.
 
@@ -177,17 +186,36 @@ def open_doors(server: TakesPorts, listen: str, tls: Tls | None) -> str:
         with held(host, port) as found:
             return bind(host, found, server.add_insecure_port)
     host, port = anywhere(listen)
-    members, strangers = tls.servers()
+    members, strangers = _shown(tls, asks=True), _shown(tls, asks=False)
     with two_held(host, port) as found:
         bind(host, found + 1, lambda address: server.add_secure_port(address, strangers))
         return bind(host, found, lambda address: server.add_secure_port(address, members))
 
 
+def _shown(source: TlsSource, *, asks: bool) -> grpc.ServerCredentials:
+    """Each handshake of a server with these shows and trusts what the source has then."""
+    given = source.now()
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal given
+        present = source.now()
+        if present == given:
+            return None
+        given = present
+        return present.configuration(asks=asks)
+
+    return grpc.dynamic_ssl_server_credentials(
+        given.configuration(asks=asks),
+        changed,  # pyright: ignore[reportArgumentType] None is "as before"
+        require_client_authentication=asks,
+    )
+
+
 class CallerNames:
     """Tells of each call to one server whom TLS has authenticated; `listen` is where the server listens."""
 
-    def __init__(self, tls: Tls | None, listen: str) -> None:
-        self._authority = None if tls is None else tls.authority
+    def __init__(self, tls: TlsSource | None, listen: str) -> None:
+        self._authority = None if tls is None else tls.now().authority
         self._nobody = Caller(CallerRole.NEIGHBOUR if is_loopback(listen) else CallerRole.STRANGER)
 
     def caller(self, context: Any) -> Caller | None:

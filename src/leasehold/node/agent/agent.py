@@ -9,7 +9,7 @@ once: the lease ends by the clock, and the agent asks again.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import assert_never
+from typing import NoReturn, assert_never
 
 import msgspec
 
@@ -111,6 +111,7 @@ class Agent(Reporter):
         """Whether no file of this directory is trusted before its checksum was read: see `verified`."""
         self._surrendered = asyncio.Event()
         self._comparable = asyncio.Event()
+        self._to_reconnect = asyncio.Event()
 
     @property
     def durable(self) -> Catalog:
@@ -157,6 +158,14 @@ class Agent(Reporter):
     def found(self, coordinators: tuple[str, ...]) -> None:
         """The physical topology shows coordinators at these addresses now."""
         self._coordinators.found(coordinators)
+
+    def reconnect(self) -> None:
+        """Begins a new stream, from where this node is: its connection shows a new certificate. The lease goes on."""
+        self._to_reconnect.set()
+
+    async def _until_reconnect(self) -> NoReturn:
+        await self._to_reconnect.wait()
+        raise StreamStale
 
     async def run(self) -> None:
         """Joins, then follows until cancelled. Raises the definite error that ends this process."""
@@ -251,6 +260,7 @@ class Agent(Reporter):
         assert self._holder is not None
         assert self._recovering is not None
         await self._projection.settled()
+        self._to_reconnect.clear()
         connection = self._coordinators.connect()
         silence = StreamSilence(self._clock, self._coordinators)
         try:
@@ -263,6 +273,7 @@ class Agent(Reporter):
                 group.create_task(self._send(duplex))
                 group.create_task(self._recovering.leap_when_due(connection))
                 group.create_task(self._recovering.tell())
+                group.create_task(self._until_reconnect())
                 await self._receive(duplex, opened.term, silence)
         except BaseExceptionGroup as errors:
             raise gravest_here(errors) from errors

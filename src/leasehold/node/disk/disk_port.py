@@ -22,7 +22,7 @@ from leasehold.storage.listing import Lister
 from leasehold.storage.segment import verified_pieces, verify_segment
 from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket, within, writer_to
 from leasehold.wire.steps import run
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class LocalDisk:
     """Implements `wire.ports.Disk` on the segment files of this node; `published` identifies it to its peers."""
 
     def __init__(
-        self, files: SegmentFiles, published: Published, now_ns: Callable[[], int], tls: Tls | None = None
+        self, files: SegmentFiles, published: Published, now_ns: Callable[[], int], tls: TlsSource | None = None
     ) -> None:
         self._copies = FlightCopies(tls)
         self._files = files
@@ -141,7 +141,7 @@ def fetch_segment(
 class FlightCopies:
     """Implements `core.data.fetches.GetsCopies`."""
 
-    def __init__(self, tls: Tls | None) -> None:
+    def __init__(self, tls: TlsSource | None) -> None:
         self._tls = tls
 
     async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[memoryview]:

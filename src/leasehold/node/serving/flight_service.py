@@ -33,7 +33,7 @@ from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, bytes_batch, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
 from leasehold.wire.steps import ThreadRuntime, iterate, run
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 
 class ServingLimits(NamedTuple):
@@ -67,7 +67,7 @@ class NodeFlight:
         serve_log: ServeLog,
         now_ns: Callable[[], int],
         listen: str = "127.0.0.1:0",
-        tls: Tls | None = None,
+        tls: TlsSource | None = None,
         on_fault: Callable[[BaseException], None] = report,
         limits: ServingLimits = SERVING_LIMITS,
     ) -> None:

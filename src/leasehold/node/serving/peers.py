@@ -23,7 +23,7 @@ from leasehold.wire.flight import (
     within,
     writer_to,
 )
-from leasehold.wire.tls import Tls
+from leasehold.wire.tls import TlsSource
 
 M = TypeVar("M", bound=Message)
 
@@ -31,7 +31,7 @@ M = TypeVar("M", bound=Message)
 class FlightPeers:
     """Implements `core.data.peers.PeerCalls`."""
 
-    def __init__(self, tls: Tls | None) -> None:
+    def __init__(self, tls: TlsSource | None) -> None:
         self._tls = tls
 
     @asynccontextmanager
