@@ -62,15 +62,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel. The wheel itself finds its packages without an index."""
-    folder = tmp_path_factory.mktemp("bare") / "venv"
-    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--quiet", "--no-compile"]
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    given = subprocess.run([*pip, *packages], capture_output=True, text=True, check=False, timeout=170)
-    if given.returncode:
+    """The folder of programs of what an image of a container has: the wheel, and the packages that it names."""
+    folder = tmp_path_factory.mktemp("image") / "leasehold"
+    image = ["sh", ROOT / "tools/image", built[0], folder, sys.executable]
+    given = subprocess.run(image, capture_output=True, text=True, check=False, timeout=170)
+    if "No matching distribution found" in given.stderr:
         lacking(f"NO PACKAGES: {given.stderr[-2000:]}")
-    run(*pip, "--no-index", built[0], cwd=folder)
+    assert given.returncode == 0, given.stderr
     return folder / "bin"
 
 

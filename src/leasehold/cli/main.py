@@ -345,6 +345,20 @@ def init(
     show_answer(output, {"cluster_id": facts.cluster_id}, f"cluster {facts.cluster_id}")
 
 
+@app.command()
+def health(
+    directory: Annotated[Path, typer.Argument(help="The directory of a node or a coordinator on this machine.")],
+    tls: Tls = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Ask the process that uses a directory how it is; exit 5 if it does not answer. For health checks."""
+    from leasehold.cli.health import health_of
+
+    found = health_of(directory, tls)
+    text = f"{found.process} at {found.address}: {found.state}" + (f", {found.text}" if found.text else "")
+    show_answer(output, found._asdict(), text)
+
+
 def main() -> None:
     """Entry point of `leasehold`."""
     try:

@@ -36,6 +36,8 @@ LOG_LINES_KEPT: Final = 1_024
 """Lines whose repetition a process notices."""
 STORE_MEMBERS: Final = 3
 """Of the store that `leasehold up` starts: any one of them may fail."""
+HEALTH_TIMEOUT_NS: Final = 5 * SECOND_NS
+"""How long `leasehold health` waits for an answer."""
 WATCHDOG_FEEDS: Final = 2
 """How often a process feeds the watchdog of systemd within the interval that systemd gives."""
 WATCHDOG_USEC_MAX: Final = 86_400 * 1_000_000
