@@ -24,6 +24,7 @@ from bench import (
     simulation,
     spark,
     statements,
+    tls,
     vault,
 )
 from bench.figures import Table
@@ -42,6 +43,7 @@ PARTS: dict[str, Run] = {
     "spark": spark.run,
     "vault": vault.run,
     "flight": flight.run,
+    "tls": tls.run,
     "recovery": recovery.run,
     "repairs": repairs.run,
     "kills": kills.run,
