@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from leasehold.errors import BadSettings
-from leasehold.limits.swim import DATAGRAM_BYTES_MAX, DATAGRAMS_BATCH_MAX
+from leasehold.limits.swim import DATAGRAM_READ_BYTES_MAX, DATAGRAMS_BATCH_MAX
 from leasehold.testing.gossip import GossipWorld, SimulatedDatagrams
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.wire import udp
@@ -18,18 +18,6 @@ from leasehold.wire.ports import Datagrams
 
 Listen = Callable[[str], Awaitable[Datagrams]]
 """Hears at a name: of a simulated host, or at the loopback address whatever the name."""
-
-
-class RecordingSocket(socket.socket):
-    """Notes where it was told to send."""
-
-    def __init__(self, family: int, kind: int) -> None:
-        super().__init__(family, kind)
-        self.targets: list[Any] = []
-
-    def sendto(self, blob: Any, target: Any) -> int:  # type: ignore[override]
-        self.targets.append(target)
-        return super().sendto(blob, target)
 
 
 def over_udp(scenario: Callable[[Listen], Awaitable[None]]) -> None:
@@ -69,7 +57,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 def test_what_is_sent_arrives_whole_with_where_it_came_from(run: Any) -> None:
     async def scenario(listen: Listen) -> None:
         one, other = await listen("one"), await listen("other")
-        for blob in (b"x", bytes(DATAGRAM_BYTES_MAX)):
+        for blob in (b"x", bytes(DATAGRAM_READ_BYTES_MAX)):
             one.send(other.address, blob)
             assert await other.receive() == (one.address, blob)
             assert other.pending() is None
@@ -115,28 +103,12 @@ def test_sending_to_where_nobody_hears_goes_unnoticed(run: Any) -> None:
     run(scenario)
 
 
-async def test_only_this_machine_is_sent_to_and_no_name_is_looked_up() -> None:
-    other, v6 = await udp.listen("localhost:0"), await udp.listen("[::1]:0")
-    bound = RecordingSocket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    bound.bind(("127.0.0.1", 0))
-    one = udp.UdpDatagrams(bound)
-    for address in ("192.0.2.1:7", "example.invalid:7", "nonsense", v6.address, "127.0.0.1:99999"):
-        one.send(address, b"x")
-    assert bound.targets == []
-    one.send(other.address.replace("127.0.0.1", "localhost"), b"y")
-    assert await other.receive() == (one.address, b"y")
-    assert bound.targets == [("127.0.0.1", int(other.address.rpartition(":")[2]))]
-    assert v6.address.startswith("[::1]:")
-    for end in (one, other, v6):
-        await end.close()
-
-
 async def test_an_address_that_is_not_free_or_not_of_this_machine_is_refused() -> None:
     one = await udp.listen("127.0.0.1:0")
     with pytest.raises(BadSettings) as refused:
         await udp.listen(one.address)
     assert refused.value.code == "PORT_IN_USE"
-    for address in ("0.0.0.0:0", "192.0.2.1:0", "nonsense"):
+    for address in ("192.0.2.1:0", "example.org:0", "nonsense"):
         with pytest.raises(BadSettings):
             await udp.listen(address)
     await one.close()
@@ -163,10 +135,10 @@ async def test_what_floods_is_read_in_batches_with_a_rest_after_each() -> None:
 async def test_what_is_too_long_is_cut_by_one_byte_too_late() -> None:
     one = await udp.listen("127.0.0.1:0")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anybody:
-        for length in (DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MAX + 1, 60_000):
+        for length in (DATAGRAM_READ_BYTES_MAX, DATAGRAM_READ_BYTES_MAX + 1, 60_000):
             anybody.sendto(bytes(length), ("127.0.0.1", int(one.address.rpartition(":")[2])))
     lengths = [len((await one.receive())[1]) for _ in range(3)]
-    assert lengths == [DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MAX + 1, DATAGRAM_BYTES_MAX + 1]
+    assert lengths == [DATAGRAM_READ_BYTES_MAX, DATAGRAM_READ_BYTES_MAX + 1, DATAGRAM_READ_BYTES_MAX + 1]
     await one.close()
 
 

@@ -234,9 +234,7 @@ def test_strangers_are_not_heard_and_counted() -> None:
         assert world.agree()
         gossip = world.members["n1"].gossip
         assert gossip is not None
-        dropped = gossip.traffic.dropped
-        assert dropped[Dropped.UNAUTHENTICATED] >= 10
-        assert dropped[Dropped.OTHER_CLUSTER] >= 9
+        assert gossip.traffic.dropped[Dropped.UNAUTHENTICATED] >= 19
         assert all(len(one.swim.seen()) == 1 for one in strangers), "a stranger knows itself alone"
         for task in tasks:
             task.cancel()

@@ -169,6 +169,8 @@ assert swim.SWIM_PERIOD_NS * swim.SWIM_SUSPICION_PERIODS >= 2 * swim.SWIM_PERIOD
     "a suspect has time to hear of it and to refute"
 )
 assert swim.SWIM_SEEDS_MAX >= processes.CONFIG_ADDRESSES_MAX
+assert swim.DATAGRAM_BYTES_MAX + 40 + 8 <= 1_280 <= swim.DATAGRAM_READ_BYTES_MAX, "a datagram passes any path of IPv6"
+assert swim.SWIM_SEEDS_MAX < swim.NAMES_KEPT
 assert swim.DATAGRAMS_REST_NS < swim.SWIM_PING_TIMEOUT_NS // 10, "a rest makes nobody late"
 
 assert (

@@ -5,18 +5,27 @@ from typing import Final
 from leasehold.limits.membership import NODES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
-DATAGRAM_BYTES_MAX: Final = 1_400
-"""Fits into one Ethernet frame with the headers of IPv6 and UDP."""
+DATAGRAM_BYTES_MAX: Final = 1_200
+"""None is longer that is sent. With the headers of UDP and IPv6 it fits the smallest packet of IPv6, 1,280 bytes, which
+tunnels pass too."""
+DATAGRAM_READ_BYTES_MAX: Final = 1_400
+"""The longest of `swim/1` as the version before sends them."""
+DATAGRAM_SALT_BYTES: Final = 16
+"""Random bytes at the start of each datagram of `swim/2`."""
 DATAGRAM_SEAL_BYTES: Final = 16
-"""Of the HMAC-SHA256 at the end of a datagram."""
+"""Of the seal at the end of a datagram."""
 DATAGRAM_CLUSTER_BYTES: Final = 8
-"""Of the cluster id's hash at the start of a datagram."""
+"""Of the cluster id's hash at the start of a datagram of `swim/1`."""
 DATAGRAMS_BATCH_MAX: Final = 64
 """Datagrams that are read one after the other."""
 DATAGRAMS_REST_NS: Final = 10 * MILLISECOND_NS
 """How long none is read after a batch: at most 6,400 a second are looked at."""
 DATAGRAM_ADDRESSES_KEPT: Final = 4_096
 """Addresses whose numeric form is remembered."""
+NAMES_KEPT: Final = 1_024
+"""Names of hosts that are looked up; datagrams to further ones are lost."""
+NAME_LOOK_NS: Final = 30 * SECOND_NS
+"""How long the result for a name counts; the name is looked up again when a datagram is sent there."""
 CLUSTER_KEY_BYTES: Final = 32
 CLUSTER_KEY_FILE_BYTES_MAX: Final = 1_024
 SWIM_PERIOD_NS: Final = 500 * MILLISECOND_NS

@@ -1,19 +1,19 @@
 """Addresses to listen on: on this machine alone without TLS, and free."""
 
 import errno
-import ipaddress
 import re
 import socket
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
+from leasehold.core.words.addresses import LOCALHOST, numeric
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.limits.requests import PORT_PAIRS_TRIED
 
-LOCALHOST: Final = "127.0.0.1"
-"""What `localhost` means to this program."""
+EVERY_IPV6: Final = "::"
+"""All addresses of this machine, for a process that listens there; those of IPv4 too."""
 PORT_MAX: Final = 65_535
 _ADDRESS: Final = re.compile("(?P<host>.+):(?P<port>[0-9]{1,5})", re.DOTALL)
 
@@ -32,43 +32,30 @@ def split(address: str) -> tuple[str, int]:
 def loopback(address: str) -> tuple[str, int]:
     """The host, as a numeric loopback address, and the port of `address`. Raises `BadSettings`."""
     host, port = split(address)
-    numeric = _numeric(host)
-    if numeric is None or not numeric.is_loopback:
+    found = numeric(host)
+    if found is None or not found.is_loopback:
         raise BadSettings(
             f"can't listen on {address}: without TLS a process serves only its own machine",
             hint="give it a certificate with --tls; or use 127.0.0.1, ::1 or localhost",
         )
-    return str(numeric), port
+    return str(found), port
 
 
 def anywhere(address: str) -> tuple[str, int]:
-    """As `loopback`, for a server with TLS: any numeric address."""
+    """As `loopback`, for a server with TLS and for gossip: any numeric address."""
     host, port = split(address)
-    numeric = _numeric(host)
-    if numeric is None:
+    found = numeric(host)
+    if found is None:
         raise BadSettings(
             f"can't listen on {address}: a name may stand for several addresses",
-            hint="write a numeric address of this machine, or 0.0.0.0 for all",
+            hint="write a numeric address of this machine, or 0.0.0.0 or [::] for all",
         )
-    return str(numeric), port
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
-    numeric = _numeric(split(address)[0])
-    return numeric is not None and numeric.is_loopback
+    return str(found), port
 
 
 def next_port(address: str) -> str:
     host, port = split(address)
     return host_port(host, port + 1)
-
-
-def _numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
 
 
 def host_port(host: str, port: int) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 
 import grpc
 
+from leasehold.core.words.addresses import is_loopback
 from leasehold.core.words.messages import Message
 from leasehold.errors import Unreachable
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.addresses import is_loopback
 from leasehold.wire.duplex import encode_bounded, unreachable
 from leasehold.wire.failures import may_be_of_tls
 from leasehold.wire.requests import frames

@@ -56,6 +56,7 @@ class Gossip:
         _check(me, seeds)
         self._clock = clock
         self._datagrams = datagrams
+        self._entropy = entropy
         self._on_change = on_change
         self._seal = Seal(key, cluster_id)
         self.swim: Final = Swim(me=me, seeds=seeds, draw=lambda below: int(entropy.hex_128(), 16) % below)
@@ -107,7 +108,7 @@ class Gossip:
             timer.cancel()
 
     def _hear(self, source: str, blob: bytes) -> None:
-        opened = self._seal.open(blob)
+        opened = self._seal.open(blob, source)
         if isinstance(opened, Dropped):
             self.traffic.dropped[opened] += 1
         else:
@@ -119,7 +120,7 @@ class Gossip:
         for effect in self.swim.step(event, self._clock.now_ns()):
             match effect:
                 case SendDatagram(address=address, datagram=datagram):
-                    blob = self._seal.seal(datagram)
+                    blob = self._seal.seal(datagram, address, bytes.fromhex(self._entropy.hex_128()))
                     self.traffic.sent += 1
                     self.traffic.sent_bytes += len(blob)
                     self._datagrams.send(address, blob)

@@ -25,8 +25,9 @@ import msgspec
 from leasehold.certificates.files import CA, IDENTITY, check_directory, pem_blocks, read_key_file, read_public_file
 from leasehold.certificates.names import CertificateRole, parse_uri, role_dns_name
 from leasehold.core.access.callers import Caller, CallerRole
+from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
-from leasehold.wire.addresses import anywhere, bind, held, is_loopback, loopback, next_port, two_held
+from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
 
 _AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
 _URI: Final = "peer_uri"

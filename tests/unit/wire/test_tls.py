@@ -102,11 +102,15 @@ async def test_without_tls_nobody_is_known() -> None:
     assert callers.seen == [None]
 
 
-async def test_beyond_loopback_who_shows_nothing_is_a_stranger(pki: Path) -> None:
+@pytest.mark.parametrize(
+    ("listen", "host"),
+    [("0.0.0.0", "127.0.0.1"), ("[::]", "127.0.0.1"), ("[::]", "[::1]"), ("[::]", "localhost")],
+)
+async def test_beyond_loopback_who_shows_nothing_is_a_stranger(pki: Path, listen: str, host: str) -> None:
     callers = Callers()
-    server = await start(callers, of_process(pki / "coordinator"), "0.0.0.0:0")
+    server = await start(callers, of_process(pki / "coordinator"), f"{listen}:0")
     port = server.address.rpartition(":")[2]
-    connection = GrpcTransport(read_tls(pki / "ann" / CA)).connect(f"127.0.0.1:{port}")
+    connection = GrpcTransport(read_tls(pki / "ann" / CA)).connect(f"{host}:{port}")
     try:
         await connection.call(AskStatus(), timeout_ns=TIMEOUT_NS)
     finally:

@@ -23,6 +23,9 @@ to anybody who asks, so their number is bounded.
 | any but unknown   | a claim: left                                                  | left      |
 | dead, left        | ten minutes                                                    | unknown   |
 
+A member that names a loopback address is refused by all members that do not: at that address each of them would reach
+another process.
+
 A slow member blames itself. Its **local health** gets worse by a ping that neither the target nor a helper answers, by
 having to refute, and by running late. The worse it is, the longer the member waits for answers. A member that is a
 period late was stopped or is overloaded: all that it waits for gets that much more time.

@@ -15,6 +15,7 @@ from leasehold.core.swim.pages import pages
 from leasehold.core.swim.probing import Probing
 from leasehold.core.swim.roster import Roster, digest_of
 from leasehold.core.swim.suspicion import suspect
+from leasehold.core.words.addresses import is_loopback
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.limits.swim import (
     SWIM_DEAD_KEPT_NS,
@@ -241,6 +242,8 @@ class Swim:
 
     def _take(self, claim: MemberClaim, now_ns: int, *, spread: bool = True) -> None:
         member = claim.member
+        if self._is_of_elsewhere(member):
+            return
         known = self._roster.get(member.name)
         entry = self._roster.put(claim, now_ns)
         if claim.state is State.SUSPECT and not self._is_leaving:
@@ -249,6 +252,11 @@ class Swim:
             self._news.put(claim)
         if known is None or known.state is not claim.state or known.claim.member != member:
             self._effects.append(events.MemberChanged(member=member, state=claim.state))
+
+    def _is_of_elsewhere(self, member: Member) -> bool:
+        """Whether it names a loopback address, which is another process where this member is."""
+        is_here = is_loopback(self._mine.member.address)
+        return not is_here and (is_loopback(member.address) or is_loopback(member.service))
 
     def _hear_of_me(self, claim: MemberClaim, source: str) -> None:
         mine = self._mine

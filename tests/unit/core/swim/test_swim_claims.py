@@ -1,14 +1,18 @@
 """Claims in any order, any number of times, and datagrams that stay small."""
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.swim.codec import PAYLOAD_BYTES_MAX, encoded
 from leasehold.core.swim.dissemination import Dissemination, retransmissions
+from leasehold.core.swim.events import Started
+from leasehold.core.swim.machine import Swim
 from leasehold.core.swim.messages import Member, MemberClaim, MemberPage, Ping, Role, State, Sync
 from leasehold.core.swim.pages import pages
 from leasehold.limits.swim import SWIM_MEMBERS_MAX, SWIM_SYNC_PAGES_MAX
-from tests.unit.core.swim_words import By, claim, suspected
+from tests.unit.core.swim_words import By, claim, news, suspected
 
 NAMES = ("a", "b", "c")
 
@@ -126,3 +130,42 @@ def test_a_newer_claim_takes_the_place_of_an_older_one():
     news.put(claim("a", 2))
     assert news.take(PAYLOAD_BYTES_MAX, 5) == [claim("a", 2)]
     assert news.take(PAYLOAD_BYTES_MAX, 5, but="a") == []
+
+
+def at(name, address, service):
+    return MemberClaim(
+        member=Member(name=name, address=address, role=Role.NODE, service=service, node=0),
+        incarnation=1,
+        state=State.ALIVE,
+    )
+
+
+ELSEWHERE = (
+    at("b", "127.0.0.1:7400", "10.0.0.2:7410"),
+    at("b", "[::1]:7400", "10.0.0.2:7410"),
+    at("b", "localhost:7400", "10.0.0.2:7410"),
+    at("b", "[::ffff:127.0.0.9]:7400", "10.0.0.2:7410"),
+    at("b", "10.0.0.2:7400", "127.0.0.1:7410"),
+    at("b", "10.0.0.2:7400", "localhost:7410"),
+)
+
+
+@pytest.mark.parametrize("said", ELSEWHERE, ids=lambda one: f"{one.member.address} {one.member.service}")
+def test_a_member_that_names_a_loopback_address_is_refused_by_those_that_do_not(said):
+    by = By(knows=("a",))
+    by.hear(said)
+    by.hear(msgspec.structs.replace(said, incarnation=2))
+    assert by.sees("b") is None
+    by.hear(at("b", "10.0.0.2:7400", "10.0.0.2:7410"), sender="b")
+    by.hear(msgspec.structs.replace(said, incarnation=9))
+    known = next(one for one in by.swim.seen() if one.member.name == "b")
+    assert (known.member.address, known.incarnation) == ("10.0.0.2:7400", 1), "nor does it take the place of another"
+
+
+@pytest.mark.parametrize("said", ELSEWHERE, ids=lambda one: f"{one.member.address} {one.member.service}")
+def test_members_on_loopback_know_each_other(said):
+    me = Member(name="me", address="127.0.0.1:7401", role=Role.NODE, service="127.0.0.1:7411", node=0)
+    swim = Swim(me=me, seeds=(), draw=lambda _: 0)
+    swim.step(Started(), 0)
+    swim.step(news(said), 1)
+    assert [one.member.name for one in swim.seen()] == ["me", "b"]

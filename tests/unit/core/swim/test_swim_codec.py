@@ -6,6 +6,9 @@ from typing import get_args
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from leasehold.core.swim.codec import Dropped, Seal
 from leasehold.core.swim.messages import (
@@ -22,10 +25,12 @@ from leasehold.core.swim.messages import (
     State,
     Sync,
 )
-from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX
+from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX, DATAGRAM_READ_BYTES_MAX
 
 KEY, CLUSTER = b"k" * CLUSTER_KEY_BYTES, "c" * 32
 SEAL = Seal(KEY, CLUSTER)
+HERE, AWAY = "127.0.0.1:7400", "10.0.0.2:7400"
+SALT = bytes(range(16))
 
 MEMBER = Member(name="node-1", address="127.0.0.1:7401", role=Role.NODE, service="127.0.0.1:7402", node=3)
 COORDINATOR = Member(name="c-1", address="[::1]:7403", role=Role.COORDINATOR, service="localhost:7400", node=0)
@@ -51,42 +56,94 @@ GOLDEN = {
 """MessagePack of each kind, as it was first sent. Never edited: another shape needs another tag."""
 
 
+GOLDEN_SEALED = (
+    "7377696d2f32000102030405060708090a0b0c0d0e0f83cd3fab2c36b3ef5f176decfd93f7f9f52b1bc479bd0c5801ffca01a3ee948fa83e23"
+)
+"""`Nack(sender="c-1", number=5)` as `swim/2`, with KEY, CLUSTER and SALT. Never edited."""
+
+
+def first(payload, key=KEY, cluster=CLUSTER):
+    """`swim/1`, as a process of the version before makes it."""
+    body = hashlib.sha256(cluster.encode()).digest()[:8] + payload
+    derived = hmac.digest(key, b"leasehold swim/1", "sha256")
+    return body + hmac.digest(derived, body, "sha256")[:16]
+
+
+def second(payload, key=KEY, cluster=CLUSTER, salt=SALT, mark=b"swim/2"):
+    """`swim/2`, made by other means."""
+    bound = mark + hashlib.sha256(cluster.encode()).digest()
+    derived = HKDF(SHA256(), 32, salt=b"leasehold swim/2", info=bound + salt).derive(key)
+    return mark + salt + ChaCha20Poly1305(derived).encrypt(bytes(12), payload, bound)
+
+
 @pytest.mark.parametrize("datagram", list(GOLDEN), ids=lambda one: type(one).__name__)
 def test_golden_bytes_are_written_and_read(datagram):
-    sealed = SEAL.seal(datagram)
-    assert sealed[8:-16].hex() == GOLDEN[datagram]
-    assert SEAL.open(sealed) == datagram
+    payload = bytes.fromhex(GOLDEN[datagram])
+    for address, blob in ((HERE, first(payload)), (AWAY, second(payload))):
+        assert SEAL.seal(datagram, address, SALT) == blob
+        assert SEAL.open(blob, address) == datagram
+
+
+def test_the_bytes_of_the_second_seal_stay():
+    assert SEAL.seal(Nack(sender="c-1", number=5), AWAY, SALT).hex() == GOLDEN_SEALED
 
 
 def test_every_kind_has_golden_bytes():
     assert {type(one) for one in GOLDEN} == set(get_args(Datagram))
 
 
-def sealed_bytes(payload, key=KEY, cluster=CLUSTER):
-    """Bytes that somebody who has the key made by other means."""
-    body = hashlib.sha256(cluster.encode()).digest()[:8] + payload
-    derived = hmac.digest(key, b"leasehold swim/1", "sha256")
-    return body + hmac.digest(derived, body, "sha256")[:16]
+NACK = Nack(sender="a", number=1)
 
 
-def test_what_was_not_sealed_with_the_key_is_dropped():
-    sealed = SEAL.seal(Nack(sender="a", number=1))
+@pytest.mark.parametrize("address", [HERE, AWAY])
+def test_what_was_not_sealed_with_the_key_is_dropped(address):
+    sealed = SEAL.seal(NACK, address, SALT)
     for at in range(len(sealed)):
         forged = bytearray(sealed)
         forged[at] ^= 1
-        assert SEAL.open(bytes(forged)) is Dropped.UNAUTHENTICATED
+        assert SEAL.open(bytes(forged), address) is Dropped.UNAUTHENTICATED
     for length in range(len(sealed)):
-        assert SEAL.open(sealed[:length]) is Dropped.UNAUTHENTICATED
-    assert SEAL.open(sealed + b"\0") is Dropped.UNAUTHENTICATED
-    assert Seal(b"K" * CLUSTER_KEY_BYTES, CLUSTER).open(sealed) is Dropped.UNAUTHENTICATED
+        assert SEAL.open(sealed[:length], address) is Dropped.UNAUTHENTICATED
+    assert SEAL.open(sealed + b"\0", address) is Dropped.UNAUTHENTICATED
+    assert Seal(b"K" * CLUSTER_KEY_BYTES, CLUSTER).open(sealed, address) is Dropped.UNAUTHENTICATED
 
 
 def test_another_cluster_with_the_same_key_is_not_heard():
-    assert Seal(KEY, "d" * 32).open(SEAL.seal(Nack(sender="a", number=1))) is Dropped.OTHER_CLUSTER
+    other = Seal(KEY, "d" * 32)
+    assert other.open(SEAL.seal(NACK, HERE, SALT), HERE) is Dropped.OTHER_CLUSTER
+    assert other.open(SEAL.seal(NACK, AWAY, SALT), AWAY) is Dropped.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("address", [HERE, "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1"])
+def test_loopback_hears_both_versions_and_is_sent_the_first(address):
+    sealed = SEAL.seal(NACK, address, SALT)
+    assert sealed == first(msgspec.msgpack.encode(NACK))
+    assert SEAL.open(sealed, address) == SEAL.open(SEAL.seal(NACK, AWAY, SALT), address) == NACK
+
+
+@pytest.mark.parametrize("address", [AWAY, "[2001:db8::1]:1", "db.example:1", "localhost.example:1"])
+def test_other_machines_are_sent_and_heard_with_the_second_version_alone(address):
+    sealed = SEAL.seal(NACK, address, SALT)
+    assert b"swim-nack" not in sealed
+    assert SEAL.open(sealed, address) == NACK
+    assert SEAL.open(SEAL.seal(NACK, HERE, SALT), address) is Dropped.UNAUTHENTICATED
+
+
+def test_no_two_datagrams_share_a_key():
+    one, other = (SEAL.seal(NACK, AWAY, bytes([number]) * 16)[22:] for number in (1, 2))
+    assert one != other
 
 
 def test_what_is_too_long_is_not_even_looked_at():
-    assert SEAL.open(sealed_bytes(b"x" * DATAGRAM_BYTES_MAX)) is Dropped.OVERSIZED
+    assert SEAL.open(second(b"x" * DATAGRAM_BYTES_MAX), AWAY) is Dropped.OVERSIZED
+    assert SEAL.open(first(b"x" * DATAGRAM_READ_BYTES_MAX), HERE) is Dropped.OVERSIZED
+
+
+def test_the_longest_of_the_version_before_is_read():
+    claims = tuple(MemberClaim(member=MEMBER, incarnation=1, state=State.ALIVE) for _ in range(30))
+    payload = msgspec.msgpack.encode(News(sender="a", claims=claims))
+    assert DATAGRAM_BYTES_MAX < len(first(payload)) <= DATAGRAM_READ_BYTES_MAX
+    assert isinstance(SEAL.open(first(payload), HERE), News)
 
 
 BAD = {
@@ -107,7 +164,7 @@ BAD = {
     "incarnation 0": ["swim-news/1", "a", [[["b", "b:1", 1, "b:2", 0], 0, 0, ""]]],
     "an incarnation that leaves no room": ["swim-news/1", "a", [[["b", "b:1", 1, "b:2", 0], 2**62 + 1, 0, ""]]],
     "a negative node": ["swim-news/1", "a", [[["b", "b:1", 1, "b:2", -1], 1, 0, ""]]],
-    "deep nesting": b"\x91" * 1_200,
+    "deep nesting": b"\x91" * 1_100,
 }
 
 
@@ -115,9 +172,9 @@ BAD = {
 def test_what_is_malformed_is_dropped_though_it_was_sealed(what):
     payload = BAD[what]
     blob = payload if isinstance(payload, bytes) else msgspec.msgpack.encode(payload)
-    assert SEAL.open(sealed_bytes(blob)) is Dropped.MALFORMED
+    assert all(SEAL.open(seal(blob), HERE) is Dropped.MALFORMED for seal in (first, second))
 
 
 def test_the_shape_that_bad_ones_differ_from_is_read():
     good = ["swim-news/1", "a", [[["b", "b:1", 1, "b:2", 0], 2**62, 1, "c"]]]
-    assert isinstance(SEAL.open(sealed_bytes(msgspec.msgpack.encode(good))), News)
+    assert isinstance(SEAL.open(second(msgspec.msgpack.encode(good)), AWAY), News)
