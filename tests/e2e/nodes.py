@@ -64,6 +64,7 @@ class Node:
         assert address is not None
         self._address_before = self._address_written()
         words = ["node", "start", "--name", self.name, "--dir", str(self.directory), "--coordinator", address]
+        words += ["--listen", "127.0.0.1:0"]
         if self._key is not None:
             words += ["--cluster-key", str(self._cluster.directory / self._key)]
         with self._log.open("w") as log:

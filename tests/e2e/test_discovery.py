@@ -43,7 +43,7 @@ class Started:
         is_node = name.startswith("node")
         kind = ["node", "start", "--name", name] if is_node else ["coordinator"]
         with self._log.open("a") as log:
-            words = (*kind, "--dir", str(self.directory), *words)
+            words = (*kind, "--dir", str(self.directory), "--listen", "127.0.0.1:0", *words)
             self.process = template().start(words, log, log, os.environ | environment)
 
     def said(self) -> str:

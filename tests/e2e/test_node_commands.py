@@ -277,7 +277,7 @@ def test_waiting_for_a_node_says_what_it_is_and_what_to_do(fresh: RunningCluster
 def serving(fresh: RunningCluster, *words: str, **environment: str) -> Iterator[None]:
     """A node `again` by these words, until it serves; told to stop at the end."""
     process = subprocess.Popen(
-        command("node", "start", *words),
+        command("node", "start", "--listen", "127.0.0.1:0", *words),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"LEASEHOLD_CLUSTER_KEY": str(fresh.directory / "cluster.key")} | environment,

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.processes
 
 WATCHDOG_S = 0.5
 WORDS = {
-    "coordinator": ("coordinator", "--restart", "never"),
+    "coordinator": ("coordinator", "--restart", "never", "--listen", "127.0.0.1:0"),
     # It listens, and goes on asking a coordinator that is not there.
-    "node": ("node", "start", "--restart", "never", "--coordinator", "127.0.0.1:1"),
+    "node": ("node", "start", "--restart", "never", "--listen", "127.0.0.1:0", "--coordinator", "127.0.0.1:1"),
 }
 
 

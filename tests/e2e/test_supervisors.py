@@ -123,7 +123,13 @@ def test_a_killed_node_is_started_again_and_serves(cluster: RunningCluster, conn
     (coordinator,) = read_cluster_file(cluster.directory).coordinators.values()
     certificates = LocalCertificates(cluster.directory)
     certificates.issue([one.name], [])
-    own = ["--cluster-key", str(cluster.directory / KEY_FILE), *certificates.words(one.name)]
+    own = [
+        "--listen",
+        f"{LOOPBACK}:0",
+        "--cluster-key",
+        str(cluster.directory / KEY_FILE),
+        *certificates.words(one.name),
+    ]
     one.start(["node", "start", "--dir", str(one.directory), "--coordinator", coordinator, *own])
 
     def state() -> tuple[str, int]:

@@ -43,7 +43,16 @@ def rows(cluster: Cluster) -> int:
 def starting(running: RunningCluster, directory: Path, bundle: str) -> Ran:
     """What becomes of a node with that bundle."""
     tls = str(running.directory / "tls" / bundle)
-    where = ("--dir", str(directory), "--coordinator", address(running), "--restart", "never")
+    where = (
+        "--dir",
+        str(directory),
+        "--coordinator",
+        address(running),
+        "--listen",
+        "127.0.0.1:0",
+        "--restart",
+        "never",
+    )
     return leasehold("node", "start", "--name", "node-9", "--tls", tls, *where)
 
 

@@ -15,19 +15,21 @@ import msgspec
 
 from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.ddl.settings import SETTINGS
+from leasehold.core.words.addresses import LOCALHOST, host_of, is_everywhere, is_loopback, numeric
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
 from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_QUOTA_MAX_BYTES, STORE_QUOTA_MIN_BYTES
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
 from leasehold.metastorage.location import EXAMPLE, StoreLocation, parse_location
-from leasehold.wire.addresses import LOCALHOST, loopback
+from leasehold.wire.addresses import EVERY_IPV6, anywhere
 
 ProcessRole: TypeAlias = Literal["node", "coordinator"]
 Value: TypeAlias = str | int | Path | tuple[str, ...] | StoreLocation
 C = TypeVar("C", bound="ProcessConfig")
 
-ANY_PORT: Final = "127.0.0.1:0"
+DEFAULT_LISTEN: Final[Mapping[ProcessRole, str]] = {"coordinator": f"{LOCALHOST}:7400", "node": f"{LOCALHOST}:7410"}
+"""With TLS the next port is used as well, and with a cluster key the same port for gossip, over UDP."""
 PORT_MAX: Final = 65_535
 SIZE: Final = re.compile(r"([0-9]{1,15})(|MiB|GiB)")
 UNITS: Final = {"": 1, "MiB": 1024**2, "GiB": 1024**3}
@@ -69,15 +71,13 @@ META_KEYS: Final = (
 )
 """Of the engine that keeps a shared meta storage."""
 COORDINATOR_KEYS: Final = (ConfigKey("dir", "path", "--dir", "LEASEHOLD_COORDINATOR_DIR"), *_COMMON, *META_KEYS)
-_EVERYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 never listened on
-"""All addresses of a machine, for a process that listens there. For any other process they are its own machine."""
 
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the configurations of a node and of a coordinator have in common."""
 
     directory: Path
-    listen: str = ANY_PORT
+    listen: str
     advertise: str | None = None
     seeds: tuple[str, ...] = ()
     cluster_key: Path | None = None
@@ -90,6 +90,18 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
             return listening
         host, _, port = self.advertise.rpartition(":")
         return f"{host}:{listening.rpartition(':')[2]}" if int(port) == 0 else self.advertise
+
+    @property
+    def gossips_at(self) -> str:
+        """Where it receives gossip; without a choice where it serves, over UDP."""
+        return self.gossip or self.listen
+
+    def gossip_advertised(self, receiving: str, service: str) -> str:
+        """The address that other processes get of gossip that is really received at `receiving`, of a process that
+        advertises `service`."""
+        if self.gossip is not None and not is_everywhere(self.gossip):
+            return receiving
+        return f"{service.rpartition(':')[0]}:{receiving.rpartition(':')[2]}"
 
 
 class CoordinatorConfig(ProcessConfig, frozen=True, kw_only=True):
@@ -199,36 +211,43 @@ def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object])
                 "gossip needs a cluster_key",
                 hint="name the key file of the cluster with --cluster-key; `leasehold cluster-key FILE` creates one",
             )
-    if "cluster_key" in values:
-        _check_seeds(values)
-    is_everywhere = str(values.get("listen")).rpartition(":")[0] in _EVERYWHERE
-    if is_everywhere and "tls" in values and "advertise" not in values:
+    values.setdefault("listen", DEFAULT_LISTEN[role])
+    listen = str(values["listen"])
+    if is_everywhere(listen) and "tls" in values and "advertise" not in values:
         raise _bad(
             "listen",
-            f"nobody knows which address is meant by {values['listen']}",
+            f"nobody knows which address is meant by {listen}",
             hint="say with advertise at which host:port other processes reach this one",
         )
+    if "cluster_key" in values:
+        _check_gossip(values, listen)
     return values
 
 
-def _check_seeds(values: Mapping[str, Value]) -> None:
-    """Gossip goes only to numeric addresses of this machine: with other seeds the process would be silent for ever."""
-    gossip, seeds = values.get("gossip", ANY_PORT), values.get("seeds", ())
-    assert isinstance(gossip, str)
+def _check_gossip(values: Mapping[str, Value], listen: str) -> None:
+    """Refuses what no process could ever hear or use: the process would be silent for ever."""
+    gossip, seeds = str(values.get("gossip", listen)), values.get("seeds", ())
     assert isinstance(seeds, tuple)
-    is_ipv6 = ":" in loopback(gossip)[0]
+    own = anywhere(gossip)[0]
+    service = str(values.get("advertise", listen))
+    if "gossip" in values and is_loopback(service) and not is_loopback(gossip) and not is_everywhere(gossip):
+        raise _bad(
+            "gossip",
+            f"it would tell other machines of {service}, which only this machine reaches",
+            hint="serve at an address that they reach, with tls and listen or advertise; or gossip on loopback",
+        )
     for seed in seeds:
-        try:
-            host, _ = loopback(seed)
-        except BadSettings as error:
+        host = numeric(host_of(seed))
+        if host is None:
+            continue  # a name: its address may change
+        if (":" in own) is not (host.version == 6) and own != EVERY_IPV6:
+            raise _bad("seeds", f"{seed} can't be asked from {gossip}", hint="give both as IPv4, or both as IPv6")
+        if is_loopback(gossip) and not host.is_loopback:
             raise _bad(
                 "seeds",
-                f"{seed[:CONFIG_SHOWN_MAX]!r} can't be a seed: gossip reaches only this machine and does not"
-                " resolve names",
-                hint="write 127.0.0.1:PORT, [::1]:PORT or localhost:PORT",
-            ) from error
-        if (":" in host) is not is_ipv6:
-            raise _bad("seeds", f"{seed} can't be asked from {gossip}", hint="give both as IPv4, or both as IPv6")
+                f"{seed} can't be asked from {gossip}, which reaches only this machine",
+                hint="say with gossip at which address of this machine other machines reach it",
+            )
 
 
 def keys_of(role: ProcessRole) -> tuple[ConfigKey, ...]:
@@ -315,7 +334,7 @@ def _checked(key: ConfigKey, value: object, where: str) -> Value:
             return _size(where, value)
         case "address":
             address = _address(where, value, any_port=True)
-            if key.name == "advertise" and address.rpartition(":")[0] in _EVERYWHERE:
+            if key.name == "advertise" and is_everywhere(address):
                 raise _bad(
                     where,
                     f"no process can be reached at {address}",

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from leasehold.certificates.names import CertificateRole
-from leasehold.cli.config import ANY_PORT, ProcessConfig
+from leasehold.cli.config import ProcessConfig
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import NodeId
 from leasehold.local.files import write_gossip_address
@@ -93,9 +93,10 @@ async def take_part(
     """
     if key is None:
         return None
-    datagrams = await udp.listen(config.gossip or ANY_PORT)
+    datagrams = await udp.listen(config.gossips_at)
+    address = config.gossip_advertised(datagrams.address, service)
     gossip = Gossip(
-        me=Member(name=name, address=datagrams.address, role=role, service=service, node=node or NodeId(0)),
+        me=Member(name=name, address=address, role=role, service=service, node=node or NodeId(0)),
         key=key,
         cluster_id=cluster_key.stands_for(key),
         seeds=config.seeds,
@@ -104,8 +105,8 @@ async def take_part(
         datagrams=datagrams,
         on_change=sightings.notice,
     )
-    write_gossip_address(config.directory, datagrams.address)
-    log.info("gossip at %s as %s, %d seeds", datagrams.address, name, len(config.seeds))
+    write_gossip_address(config.directory, address)
+    log.info("gossip at %s as %s, %d seeds", address, name, len(config.seeds))
     return gossip
 
 

@@ -58,7 +58,10 @@ LongestLease = Annotated[
 Listen = Annotated[
     str | None,
     typer.Option(
-        "--listen", envvar="LEASEHOLD_LISTEN", help="host:port; port 0 chooses a free port.", show_default="127.0.0.1:0"
+        "--listen",
+        envvar="LEASEHOLD_LISTEN",
+        help="host:port; port 0 chooses a free port.",
+        show_default="127.0.0.1:7400 of a coordinator, 127.0.0.1:7410 of a node",
     ),
 ]
 Advertise = Annotated[
@@ -85,7 +88,13 @@ Tls = Annotated[
     ),
 ]
 Gossip = Annotated[
-    str | None, typer.Option("--gossip", envvar="LEASEHOLD_GOSSIP", help="host:port of its gossip, over UDP.")
+    str | None,
+    typer.Option(
+        "--gossip",
+        envvar="LEASEHOLD_GOSSIP",
+        help="host:port of its gossip, over UDP.",
+        show_default="the address that it listens on",
+    ),
 ]
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.client.locate import KEY_FILE
+from leasehold.core.words.addresses import LOCALHOST
 from leasehold.errors import BadSettings
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX
 from leasehold.local.files import GOSSIP_FILE
@@ -30,7 +31,8 @@ def gossip_words(process: Path) -> list[str]:
         return []
     files = [file for file in sorted(process.parent.glob(f"*/{GOSSIP_FILE}")) if file.parent != process]
     seeds = [seed for file in files if (seed := _address_in(file)) is not None][:CONFIG_ADDRESSES_MAX]
-    return ["--cluster-key", str(key), *(word for seed in seeds for word in ("--seed", seed))]
+    own = ["--cluster-key", str(key), "--gossip", f"{LOCALHOST}:0"]
+    return [*own, *(word for seed in seeds for word in ("--seed", seed))]
 
 
 def _address_in(file: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -107,6 +108,7 @@ def test_no_name_is_both_a_key_and_a_setting_of_the_cluster() -> None:
         ("advertise = 'db1'", ["advertise", "not an address"]),
         ("advertise = '0.0.0.0:7400'", ["advertise", "no process can be reached at 0.0.0.0:7400"]),
         ("advertise = '[::]:0'", ["advertise", "no process can be reached"]),
+        ("advertise = '[0:0::0]:0'", ["advertise", "no process can be reached"]),
         ("coordinators = '127.0.0.1:1'", ["coordinators", "not a list of addresses"]),
         ("coordinators = [7000]", ["coordinators", "not an address"]),
         ("coordinators = ['127.0.0.1:0']", ["coordinators", "a valid port"]),
@@ -184,12 +186,22 @@ def test_a_directory_without_a_name_gives_a_node_none() -> None:
 
 def test_the_advertised_address_takes_the_port_it_really_listens_on() -> None:
     def told(advertise: str | None) -> str:
-        return ProcessConfig(directory=Path("d"), advertise=advertise).advertised("127.0.0.1:4711")
+        return ProcessConfig(directory=Path("d"), listen="", advertise=advertise).advertised("127.0.0.1:4711")
 
     assert told(None) == "127.0.0.1:4711"
     assert told("db1.example:0") == "db1.example:4711"
     assert told("[fe80::1]:0") == "[fe80::1]:4711"
     assert told("db1.example:7400") == "db1.example:7400"
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:7400", "[::]:7400", "[0:0::]:7400", "[::ffff:0.0.0.0]:7400"])
+def test_who_listens_everywhere_says_where_it_is_reached(listen: str) -> None:
+    for make in (node_config, coordinator_config):
+        told = {"dir": Path("d"), "tls": Path("tls"), "listen": listen}
+        with pytest.raises(BadSettings, match="nobody knows which address") as refused:
+            make(None, told)
+        assert refused.value.code == "BAD_CONFIG"
+        make(None, {**told, "advertise": "db1.example:0"})
 
 
 def test_gossip_wants_a_key() -> None:
@@ -202,34 +214,76 @@ def test_gossip_wants_a_key() -> None:
             make(None, {"dir": Path("d"), "cluster_key": Path("key"), **told})
 
 
-NAMED = "gossip reaches only this machine and does not resolve names"
+def test_the_default_ports_leave_room_for_tls_and_differ_by_role() -> None:
+    assert coordinator_config(None, {"dir": Path("d")}).listen == "127.0.0.1:7400"
+    assert node_config(None, {"dir": Path("d")}).listen == "127.0.0.1:7410"
+
+
+@pytest.mark.parametrize(
+    ("given", "bound", "service", "said"),
+    [
+        ({}, "127.0.0.1:7410", "127.0.0.1:7410", "127.0.0.1:7410"),
+        ({"listen": "10.0.0.2:0"}, "10.0.0.2:4711", "10.0.0.2:4712", "10.0.0.2:4711"),
+        (
+            {"listen": "0.0.0.0:7410", "advertise": "db1.example:80"},
+            "0.0.0.0:7410",
+            "db1.example:80",
+            "db1.example:7410",
+        ),
+        (
+            {"listen": "[::]:7410", "advertise": "[2001:db8::1]:0"},
+            "[::]:7410",
+            "[2001:db8::1]:7410",
+            "[2001:db8::1]:7410",
+        ),
+        ({"gossip": "10.1.0.2:7500", "listen": "10.0.0.2:1"}, "10.1.0.2:7500", "10.0.0.2:1", "10.1.0.2:7500"),
+        ({"gossip": "[::]:0", "listen": "10.0.0.2:1"}, "[::]:4711", "10.0.0.2:1", "10.0.0.2:4711"),
+    ],
+)
+def test_gossip_is_where_the_process_serves_unless_it_is_said(
+    given: dict[str, str], bound: str, service: str, said: str
+) -> None:
+    config = node_config(None, {"dir": Path("d"), "cluster_key": Path("key"), **given})
+    assert config.gossips_at == given.get("gossip", given.get("listen", "127.0.0.1:7410"))
+    assert config.gossip_advertised(bound, service) == said
+
+
+ROUTED = {"listen": "10.0.0.1:7400", "tls": Path("tls")}
 
 
 @pytest.mark.parametrize("make", [node_config, coordinator_config])
 @pytest.mark.parametrize(
-    ("gossip", "seed", "why"),
+    ("given", "seed", "why"),
     [
-        ({}, "seed.example:7900", NAMED),
-        ({}, "10.0.0.1:7900", NAMED),
-        ({}, "0x7f.1:7900", NAMED),
-        ({}, "[::1]:7900", "can't be asked from 127.0.0.1:0"),
+        ({}, "10.0.0.1:7900", "reaches only this machine"),
+        ({}, "[::1]:7900", "can't be asked from 127.0.0.1:7"),
         ({"gossip": "[::1]:0"}, "localhost:7900", r"can't be asked from \[::1\]:0"),
-        ({"gossip": "10.0.0.1:0"}, "127.0.0.1:7900", "can't listen on 10.0.0.1:0"),
+        (ROUTED, "[2001:db8::1]:7900", "can't be asked from 10.0.0.1:7400"),
+        ({"gossip": "example.org:0"}, "127.0.0.1:7900", "may stand for several"),
+        ({"gossip": "10.0.0.1:0"}, "10.0.0.2:7900", "which only this machine reaches"),
+        ({"gossip": "10.0.0.1:0", **ROUTED, "advertise": "localhost:1"}, "10.0.0.2:7900", "which only this machine"),
     ],
 )
-def test_a_seed_that_can_never_be_asked_is_refused(
-    make: Callable[..., ProcessConfig], gossip: dict[str, str], seed: str, why: str
+def test_gossip_that_nobody_could_hear_is_refused(
+    make: Callable[..., ProcessConfig], given: dict[str, Any], seed: str, why: str
 ) -> None:
     with pytest.raises(BadSettings, match=why) as caught:
-        make(None, {"dir": Path("d"), "cluster_key": Path("key"), "seeds": [seed], **gossip})
+        make(None, {"dir": Path("d"), "cluster_key": Path("key"), "seeds": [seed], **given})
     assert caught.value.exit_code == ExitCode.USAGE
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("gossip", ["[::1]:0", "127.0.0.1:7900", "localhost:0"])
-def test_a_seed_of_the_same_kind_of_address_is_taken(gossip: str) -> None:
-    seeds = ("[::1]:7900",) if gossip.startswith("[") else ("127.0.0.1:7900", "localhost:7901", "127.0.0.2:7902")
-    told = {"dir": Path("d"), "cluster_key": Path("key"), "gossip": gossip, "seeds": list(seeds)}
+@pytest.mark.parametrize(
+    ("given", "seeds"),
+    [
+        ({"gossip": "[::1]:0"}, ("[::1]:7900",)),
+        ({}, ("127.0.0.1:7900", "localhost:7901", "127.0.0.2:7902", "seed.example:7903")),
+        (ROUTED, ("10.0.0.2:7400", "seed.example:7400")),
+        ({**ROUTED, "listen": "[::]:7400", "advertise": "db.example:0"}, ("10.0.0.2:7400", "[2001:db8::1]:7400")),
+    ],
+)
+def test_a_seed_that_may_be_reached_is_taken(given: dict[str, Any], seeds: tuple[str, ...]) -> None:
+    told = {"dir": Path("d"), "cluster_key": Path("key"), **given, "seeds": list(seeds)}
     assert node_config(None, told).seeds == seeds
 
 

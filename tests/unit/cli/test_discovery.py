@@ -71,4 +71,11 @@ def test_a_file_that_names_no_seed_keeps_no_process_from_starting(tmp_path: Path
         (tmp_path / name / "gossip").write_bytes(content)
     (tmp_path / "g" / "gossip").mkdir(parents=True)
     words = gossip_words(tmp_path / "node-1")
-    assert words == ["--cluster-key", str(tmp_path / "cluster.key"), "--seed", "127.0.0.1:7001"]
+    assert words == [
+        "--cluster-key",
+        str(tmp_path / "cluster.key"),
+        "--gossip",
+        "127.0.0.1:0",
+        "--seed",
+        "127.0.0.1:7001",
+    ]
