@@ -12,8 +12,9 @@ from pathlib import Path
 
 import uvloop
 
+from leasehold.cli.discovery import seal_of
 from leasehold.core.swim.messages import Member, Role, State
-from leasehold.ids import ClusterId, NodeId
+from leasehold.ids import NodeId
 from leasehold.wire import cluster_key, udp
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
@@ -35,8 +36,7 @@ async def run(name: str, address: str, key_file: str, *seeds: str) -> None:
         me=Member(
             name=name, address=datagrams.address, role=Role.NODE, service="127.0.0.1:1", node=NodeId(int(name[1:]))
         ),
-        key=cluster_key.read(Path(key_file)),
-        cluster_id=ClusterId("c" * 32),
+        seal=seal_of(cluster_key.read(Path(key_file))),
         seeds=seeds,
         clock=BoottimeClock(),
         entropy=SystemEntropy(),

@@ -1,12 +1,15 @@
-"""Certificates, and then their authority, are replaced while statements, scans and appends run: no call fails, and no
-node stops serving."""
+"""Certificates, their authority and the cluster key are replaced while statements, scans and appends run.
+
+No call fails, and no node stops serving.
+"""
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from leasehold.client.cluster import Cluster
 from leasehold.local.process import Process
@@ -15,6 +18,7 @@ from tests.e2e.command import leasehold
 from tests.e2e.waiting import wait_until
 
 READ = "new connections use a certificate"
+PROVES = "proving by the cluster key"
 SERVES = "serving from revision"
 
 
@@ -61,34 +65,60 @@ def logged(running: RunningCluster, what: str) -> dict[str, int]:
     return {one.parent.name: one.read_text().count(what) for one in running.directory.glob("*/log")}
 
 
-def test_certificates_and_their_authority_are_replaced_under_load(tmp_path: Path) -> None:
-    with RunningCluster.start(tmp_path / "cluster", nodes=2, tls=True) as running, running.connect() as cluster:
-        tls, after = running.directory / "tls", tmp_path / "after"
-        bundles = [one.parent for one in tls.glob("*/identity.pem")]
-        assert len(bundles) == 4  # of two nodes, a coordinator and a client
-        cluster.sql("CREATE DATABASE d")
-        cluster.sql("CREATE TABLE d.t (a BIGINT)")
-        steps = 0
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RunningCluster]:
+    with RunningCluster.start(tmp_path / "cluster", nodes=2, tls=True) as one:
+        with one.connect() as cluster:
+            cluster.sql("CREATE DATABASE d")
+            cluster.sql("CREATE TABLE d.t (a BIGINT)")
+        yield one
+        assert [logged(one, SERVES)[node] for node in one.names()] == [1, 1]
 
-        def step(*words: str | Path) -> None:
-            """Runs a command for each bundle, and goes on once each process uses what it has made."""
-            nonlocal steps
-            steps += 1
+
+def taken(running: RunningCluster, what: str, times: int) -> None:
+    """Has each process look at its files, and waits until each has said so often that it has taken something new."""
+    for process in running.directory.glob("*/pid"):
+        Process(process.parent).signal(signal.SIGHUP)
+    wait_until(lambda: set(logged(running, what).values()) == {times})
+
+
+def test_certificates_and_their_authority_are_replaced_under_load(running: RunningCluster, tmp_path: Path) -> None:
+    tls, after = running.directory / "tls", tmp_path / "after"
+    bundles = [one.parent for one in tls.glob("*/identity.pem")]
+    assert len(bundles) == 4  # of two nodes, a coordinator and a client
+
+    with running.connect() as cluster, Load(cluster) as load:
+        steps = (
+            ("renew", tls / "authority", "BUNDLE"),
+            ("trust", "BUNDLE", after / "ca.pem"),
+            ("renew", after, "BUNDLE"),
+            ("trust", "BUNDLE", after / "ca.pem", "--only"),
+        )
+        assert leasehold("ca", "init", str(after), "--successor-of", str(tls / "authority")).code == 0
+        for number, step in enumerate(steps, 1):
             for bundle in bundles:
-                ran = leasehold("ca", *(str(bundle if one == "BUNDLE" else one) for one in words))
-                assert ran.code == 0, ran.stderr
-            for process in running.directory.glob("*/pid"):
-                Process(process.parent).signal(signal.SIGHUP)
-            wait_until(lambda: set(logged(running, READ).values()) == {steps})
+                ran = leasehold("ca", *(str(bundle if one == "BUNDLE" else one) for one in step))
+                assert ran.code == 0, ran.err
+            taken(running, READ, number)
             assert cluster.tls is not None
             assert cluster.tls.look()
             assert load.goes_on()
 
-        with Load(cluster) as load:
-            step("renew", tls / "authority", "BUNDLE")
-            assert leasehold("ca", "init", str(after), "--successor-of", str(tls / "authority")).code == 0
-            step("trust", "BUNDLE", after / "ca.pem")
-            step("renew", after, "BUNDLE")
-            step("trust", "BUNDLE", after / "ca.pem", "--only")
-        serving: Callable[[str], int] = logged(running, SERVES).__getitem__
-        assert [serving(node) for node in running.names()] == [1, 1]
+
+def test_the_cluster_key_is_replaced_under_load(running: RunningCluster, tmp_path: Path) -> None:
+    file, following = running.directory / "cluster.key", tmp_path / "next.key"
+    assert leasehold("cluster-key", str(following)).code == 0
+    old, new = file.read_text().strip(), following.read_text().strip()
+    with running.connect() as cluster, Load(cluster) as load:
+        for number, keys in enumerate(([old, new], [new, old], [new]), 1):
+            scratch = running.directory / "new.key"
+            scratch.touch(0o600)
+            scratch.write_text("\n".join(keys))
+            scratch.rename(file)
+            taken(running, PROVES, number)
+            assert load.goes_on()
+            with running.connect() as other:  # it challenges the coordinator
+                assert other.sql("SHOW DATABASES")
+    rows = running.connect().sql("SHOW NODES")
+    seen = rows.columns.index("seen")
+    assert [row[seen] for row in rows.rows] == ["ALIVE", "ALIVE"]

@@ -1,4 +1,4 @@
-"""Gossip between machines: nodes that were told of one seed alone find the coordinator, and a dead machine is noticed."""
+"""Gossip between machines: nodes that know one seed alone find the coordinator, and a dead machine is noticed."""
 
 from collections.abc import Iterator
 

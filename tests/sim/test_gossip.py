@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from leasehold.core.swim.codec import Dropped
+from leasehold.core.swim.codec import Dropped, Seal
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.core.swim.suspicion import shortest_ns
 from leasehold.errors import BadSettings
@@ -220,8 +220,7 @@ def test_strangers_are_not_heard_and_counted() -> None:
             address = f"s{number}:1"
             stranger = Gossip(
                 me=Member(name=f"s{number}", address=address, role=Role.NODE, service=address, node=NodeId(0)),
-                key=key,
-                cluster_id=cluster,
+                seal=Seal(key, cluster),
                 seeds=SEEDS,
                 clock=SimulatedClock(world.loop),
                 entropy=SeededEntropy(world.random),
@@ -251,8 +250,7 @@ def test_who_can_not_be_a_member_is_told_so() -> None:
         def member(name: str, address: str, seeds: tuple[str, ...] = ()) -> Gossip:
             return Gossip(
                 me=Member(name=name, address=address, role=Role.NODE, service="a:1", node=NodeId(0)),
-                key=KEY,
-                cluster_id=CLUSTER,
+                seal=Seal(KEY, CLUSTER),
                 seeds=seeds,
                 clock=SimulatedClock(loop),
                 entropy=SeededEntropy(random),

@@ -12,15 +12,17 @@ from typing import Final, NamedTuple
 
 from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import ProcessConfig
+from leasehold.core.membership.proofs import ProofKeys, derive_keys
+from leasehold.core.swim.codec import Seal
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import NodeId
 from leasehold.local.files import write_gossip_address
 from leasehold.wire import cluster_key, udp
+from leasehold.wire.current_files import CurrentFile, TlsFiles
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.ports import Clock
 from leasehold.wire.tls import own_tls
-from leasehold.wire.tls_files import TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -58,27 +60,34 @@ class Sightings:
 
 
 class Secrets(NamedTuple):
-    """What proves who this process is, as far as it has it."""
+    """What proves who this process is, as far as it has it. The files may be replaced while it runs."""
 
-    key: bytes | None
-    """The cluster key."""
+    keys: CurrentFile[tuple[bytes, ...]] | None
+    """The cluster key, or two of them (`wire.cluster_key`)."""
     tls: TlsFiles | None
+
+    @property
+    def proof_keys(self) -> ProofKeys | None:
+        """Those of now."""
+        return None if self.keys is None else derive_keys(*self.keys.now())
 
 
 def read_secrets(config: ProcessConfig, role: CertificateRole, name: str | None = None) -> Secrets:
     """Raises `BadSettings`: BAD_CERTIFICATE too, also for a certificate of another role or name."""
+    keys = None if config.cluster_key is None else CurrentFile(config.cluster_key, cluster_key.read)
     tls = None if config.tls is None else TlsFiles(config.tls, partial(own_tls, role=role, name=name))
-    return Secrets(read_key(config), tls)
+    return Secrets(keys, tls)
 
 
-def read_key(config: ProcessConfig) -> bytes | None:
-    """The cluster key; None for a process that takes no part in gossip. Raises `BadSettings`."""
-    return None if config.cluster_key is None else cluster_key.read(config.cluster_key)
+def seal_of(keys: tuple[bytes, ...]) -> Seal:
+    """Of the datagrams of the cluster with these keys, the first of which seals."""
+    key, *others = keys
+    return Seal(key, cluster_key.stands_for(key), seal_of(tuple(others)) if others else None)
 
 
 async def take_part(
     config: ProcessConfig,
-    key: bytes | None,
+    secrets: Secrets,
     *,
     name: str,
     role: Role,
@@ -91,14 +100,14 @@ async def take_part(
 
     Raises `BadSettings` if it can't listen at its gossip address.
     """
-    if key is None:
+    if secrets.keys is None:
         return None
+    keys = secrets.keys.now()
     datagrams = await udp.listen(config.gossips_at)
     address = config.gossip_advertised(datagrams.address, service)
     gossip = Gossip(
         me=Member(name=name, address=address, role=role, service=service, node=node or NodeId(0)),
-        key=key,
-        cluster_id=cluster_key.stands_for(key),
+        seal=seal_of(keys),
         seeds=config.seeds,
         clock=clock,
         entropy=SystemEntropy(),

@@ -1,12 +1,12 @@
 """`leasehold health`: whether the node or coordinator in a directory answers, for the health check of a container."""
 
-import ipaddress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from leasehold.client.trust import trusted_by
+from leasehold.core.words.addresses import LOCALHOST, is_everywhere
 from leasehold.core.words.messages import ClusterFacts, FlightCaller, NodeStatus, WhoAreYou
 from leasehold.errors import BadDirectory, LeaseholdError, Unreachable
 from leasehold.limits.processes import HEALTH_TIMEOUT_NS
@@ -46,11 +46,10 @@ def health_of(directory: Path, bundle: Path | None) -> Health:
 
 def _from_here(listening: str) -> str:
     """The address of a process that listens there, for this machine."""
+    if not is_everywhere(listening):
+        return listening
     host, port = split(listening)
-    numeric = ipaddress.ip_address(host)
-    if numeric.is_unspecified:
-        host = "::1" if numeric.version == 6 else "127.0.0.1"
-    return host_port(host, port)
+    return host_port("::1" if ":" in host else LOCALHOST, port)
 
 
 def _node(address: str, tls: Tls | None) -> Health:

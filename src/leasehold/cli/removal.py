@@ -64,7 +64,7 @@ def adopt(
     coordinators = coordinator_addresses(coordinators)
     beside = directory.absolute().parent / KEY_FILE
     file = key_file or (beside if beside.exists() else None)
-    keys = None if file is None else derive_keys(cluster_key.read(file))
+    keys = None if file is None else derive_keys(*cluster_key.read(file))
 
     with Line() as line:
 

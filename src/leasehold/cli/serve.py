@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import uvloop
 
 from leasehold.cli.notify_socket import NotifySocket
+from leasehold.cli.rotation import Rotation
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, gravest
@@ -18,7 +19,6 @@ from leasehold.limits.processes import DIRECTORY_LOOK_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.repeated_lines import RepeatedLines
-from leasehold.wire.tls_files import TlsFiles, watch_certificate
 
 
 def report_callbacks(faults: "asyncio.Queue[BaseException]") -> None:
@@ -77,12 +77,10 @@ async def serve_until_stopped(
     *,
     lock: Path,
     systemd: NotifySocket,
-    tls: TlsFiles | None,
-    on_renewed: Callable[[], None] = lambda: None,
+    rotation: Rotation,
 ) -> NoReturn:
     """Runs gossip beside the tasks of `group` until SIGTERM or SIGINT; then leaves it, while `end` runs. Raises `Stop`.
-    `systemd` hears both: that the process serves, and that it stops. SIGHUP looks at once whether the files of `tls`
-    have changed, and `on_renewed` is called when they have.
+    `systemd` hears both: that the process serves, and that it stops. At SIGHUP `rotation` looks at once.
 
     An unexpected error in `faults` ends the process, which restarts from what is durable. So does the loss of `lock`,
     the lock file of its directory.
@@ -91,11 +89,10 @@ async def serve_until_stopped(
     group.create_task(fail_without(lock))
     if gossip is not None:
         group.create_task(gossip.run())
-    told, to_look = asyncio.Event(), asyncio.Event()
-    if tls is not None:
-        group.create_task(watch_certificate(tls, BoottimeClock(), to_look, on_renewed))
-    for number, event in ((signal.SIGTERM, told), (signal.SIGINT, told), (signal.SIGHUP, to_look)):
-        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    rotation.start(group)
+    told = asyncio.Event()
+    for number, heed in ((signal.SIGTERM, told.set), (signal.SIGINT, told.set), (signal.SIGHUP, rotation.look)):
+        asyncio.get_running_loop().add_signal_handler(number, heed)
     systemd.ready()
     await told.wait()
     systemd.stopping()

@@ -9,11 +9,11 @@ from leasehold.cli.coordinator_directory import check_for_a_coordinator
 from leasehold.cli.discovery import Secrets, Sightings, coordinator_name, read_secrets, take_part
 from leasehold.cli.meta import open_meta_storage
 from leasehold.cli.notify_socket import NotifySocket
+from leasehold.cli.rotation import Rotation
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.coordinator.opening import OpeningCoordinator
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
 from leasehold.errors import Indefinite
 from leasehold.limits.lease import HAND_OVER_NS
@@ -73,6 +73,7 @@ async def _serve(
     systemd: NotifySocket,
 ) -> None:
     clock, sightings, service = BoottimeClock(), Sightings(), config.advertised(server.address)
+    keys = secrets.proof_keys
     coordinator = Coordinator(
         name=service,
         storage=storage,
@@ -81,7 +82,7 @@ async def _serve(
         entropy=SystemEntropy(),
         threads=OneThread(),
         seen=sightings.seen,
-        keys=None if secrets.key is None else derive_keys(secrets.key),
+        keys=keys,
         transport=GrpcTransport(secrets.tls),
         label=config.label,
         version=version("leasehold"),
@@ -90,7 +91,7 @@ async def _serve(
     opening.opened = coordinator
     gossip = await take_part(
         config,
-        secrets.key,
+        secrets,
         name=coordinator_name(service),
         role=Role.COORDINATOR,
         service=service,
@@ -107,7 +108,7 @@ async def _serve(
             lambda: _end(coordinator, leading, server),
             lock=lock_of(config.directory / FILE_NAME),
             systemd=systemd,
-            tls=secrets.tls,
+            rotation=Rotation(secrets, keys, gossip),
         )
 
 

@@ -11,10 +11,10 @@ from leasehold.certificates.names import CertificateRole
 from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Secrets, Sightings, read_secrets, take_part
 from leasehold.cli.notify_socket import NotifySocket
+from leasehold.cli.rotation import Rotation
 from leasehold.cli.serve import report_callbacks, run, serve_until_stopped
 from leasehold.cli.supervised import SupervisorChannel
 from leasehold.client.locate import CLUSTER_FILE
-from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
 from leasehold.core.words.messages import ProcessEndReported, ReportProcessEnd
 from leasehold.core.words.records import Allocated, Joining
@@ -51,7 +51,7 @@ def run_node(config: NodeConfig) -> None:
     Raises `BadDirectory`, `BadSettings`, and any other error that ended it.
     """
     secrets = read_secrets(config, CertificateRole.NODE, config.name)
-    if not config.coordinators and secrets.key is None and not (config.directory / FILE_NAME).exists():
+    if not config.coordinators and secrets.keys is None and not (config.directory / FILE_NAME).exists():
         raise _no_coordinator(config)  # before anything is made there
     check_no_reset(config.directory)
     check_vault_or_new(config.directory)
@@ -82,11 +82,11 @@ def _no_coordinator(config: NodeConfig) -> BadSettings:
 
 
 async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel | None, systemd: NotifySocket) -> None:
-    directory, (key, tls) = config.directory, secrets
+    directory, tls, keys = config.directory, secrets.tls, secrets.proof_keys
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
     vault = await vault_kind(os.environ.get(FAULT)).open(directory)
-    if not config.coordinators and key is None and not await vault.coordinators():
+    if not config.coordinators and keys is None and not await vault.coordinators():
         raise _no_coordinator(config)
     clock, threads = BoottimeClock(), OneThread()
     published = Published()
@@ -124,12 +124,12 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             compares_disk=True,
             directory=str(directory),
             rack=config.rack,
-            keys=None if key is None else derive_keys(key),
+            keys=keys,
             on_session=ending.hand_over,
         )
         gossip = await take_part(
             config,
-            key,
+            secrets,
             name=config.name,
             role=Role.NODE,
             service=service,
@@ -160,8 +160,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
                 agent.surrender,
                 lock=directory / LOCK_NAME,
                 systemd=systemd,
-                tls=tls,
-                on_renewed=agent.reconnect,
+                rotation=Rotation(secrets, keys, gossip, agent.reconnect),
             )
     finally:
         await asyncio.to_thread(flight.shutdown)

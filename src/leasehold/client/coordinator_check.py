@@ -38,7 +38,7 @@ def check_of(target: str | Path, address: str) -> CoordinatorCheck | None:
     cluster_id = read_cluster_file(directory).cluster_id
 
     def check(connection: BlockingConnection, timeout_ns: int) -> None:
-        keys = derive_keys(cluster_key.read(key_file))
+        keys = derive_keys(*cluster_key.read(key_file))
         challenge = Challenge(cluster_id, address, Nonce(SystemEntropy().hex_128()), keys)
         try:
             answer = connection.call(challenge.request, timeout_ns)

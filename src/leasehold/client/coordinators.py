@@ -59,10 +59,10 @@ from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, Transact
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.current_files import TlsFiles
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.steps import run
 from leasehold.wire.tls import read_tls
-from leasehold.wire.tls_files import TlsFiles
 
 M = TypeVar("M", bound=Message)
 

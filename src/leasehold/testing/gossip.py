@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.swim.codec import Seal
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
@@ -139,8 +140,7 @@ class SimulatedMember:
         clock: Clock = SlowClock(self.clock, self.late_ns) if self.late_ns else self.clock
         self.gossip = Gossip(
             me=Member(name=self.name, address=address, role=Role.NODE, service=f"{self.name}:1", node=NodeId(number)),
-            key=KEY,
-            cluster_id=CLUSTER,
+            seal=Seal(KEY, CLUSTER),
             seeds=seeds,
             clock=clock,
             entropy=SeededEntropy(self.world.random),

@@ -1,6 +1,7 @@
 """The cluster key: 32 random bytes, as one line of 64 hex digits in a file that its owner alone can read.
 
-The file is made once and copied to every machine of the cluster. Whoever has the key is a member of the cluster.
+The file is made once and copied to every machine of the cluster. Whoever has the key is a member of the cluster. While
+one key takes the place of another, the file has two lines: a process proves itself with the first, and believes both.
 """
 
 import hmac
@@ -16,7 +17,7 @@ from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
 from leasehold.ids import ClusterId
 from leasehold.limits.swim import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
 
-_KEY: Final = re.compile(rb"[0-9a-fA-F]{%d}\s{0,16}" % (2 * CLUSTER_KEY_BYTES))
+_KEYS: Final = re.compile(rb"([0-9a-fA-F]{%d})(?:\s{1,16}([0-9a-fA-F]{%d}))?\s{0,16}" % (2 * (2 * CLUSTER_KEY_BYTES,)))
 _TAG: Final = b"leasehold cluster tag/1"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
@@ -45,8 +46,8 @@ def generate(path: Path) -> None:
         raise BadDirectory(f"{path} can't be written: {error.strerror}", hint="check the space on the disk") from error
 
 
-def read(path: Path) -> bytes:
-    """The key in a file. Raises `BadSettings`, which never shows what the file holds."""
+def read(path: Path) -> tuple[bytes, ...]:
+    """The key in a file, or both. Raises `BadSettings`, which never shows what the file holds."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
@@ -69,12 +70,14 @@ def read(path: Path) -> bytes:
         content = os.read(descriptor, CLUSTER_KEY_FILE_BYTES_MAX)
     finally:
         os.close(descriptor)
-    if _KEY.fullmatch(content) is None:
+    found = _KEYS.fullmatch(content)
+    if found is None or found[1] == found[2]:
         raise BadSettings(
             f"{path} holds no cluster key",
-            hint=f"it must be {2 * CLUSTER_KEY_BYTES} hex digits; copy the file from another machine of the cluster",
+            hint=f"it must be {2 * CLUSTER_KEY_BYTES} hex digits, or two such lines while a key takes the place of"
+            " another; copy the file from another machine of the cluster",
         )
-    return bytes.fromhex(content.decode().strip())
+    return tuple(bytes.fromhex(one.decode()) for one in found.groups() if one is not None)
 
 
 def _granted_by_systemd(path: Path) -> int:

@@ -22,7 +22,6 @@ from leasehold.core.swim.machine import Swim
 from leasehold.core.swim.messages import Member, State
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.errors import BadSettings
-from leasehold.ids import ClusterId
 from leasehold.limits.swim import SWIM_SEEDS_MAX
 from leasehold.wire.deadline import DeadlineTimer
 from leasehold.wire.ports import Clock, Datagrams, Entropy
@@ -45,8 +44,7 @@ class Gossip:
         self,
         *,
         me: Member,
-        key: bytes,
-        cluster_id: ClusterId,
+        seal: Seal,
         seeds: tuple[str, ...],
         clock: Clock,
         entropy: Entropy,
@@ -58,7 +56,7 @@ class Gossip:
         self._datagrams = datagrams
         self._entropy = entropy
         self._on_change = on_change
-        self._seal = Seal(key, cluster_id)
+        self._seal = seal
         self.swim: Final = Swim(me=me, seeds=seeds, draw=lambda below: int(entropy.hex_128(), 16) % below)
         """Others may read it; only this class steps it."""
         self._woken = asyncio.Event()
@@ -66,6 +64,10 @@ class Gossip:
         self._over = asyncio.Event()
         self._runs = False
         self.traffic = Traffic()
+
+    def seal_with(self, seal: Seal) -> None:
+        """The cluster key has changed."""
+        self._seal = seal
 
     async def run(self) -> None:
         """Takes part until it has left or is cancelled. After a cancellation the others find out by themselves."""

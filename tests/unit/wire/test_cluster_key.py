@@ -23,13 +23,20 @@ def test_a_key_that_was_made_is_read(tmp_path):
     for path in (one, other):
         cluster_key.generate(path)
         assert path.stat().st_mode & 0o777 == 0o600
-        assert len(cluster_key.read(path)) == CLUSTER_KEY_BYTES
+        assert [len(one) for one in cluster_key.read(path)] == [CLUSTER_KEY_BYTES]
     assert cluster_key.read(one) == cluster_key.read(one) != cluster_key.read(other)
 
 
 def test_what_people_copy_is_read_with_or_without_the_end_of_the_line(tmp_path):
     for content in (SECRET, SECRET.upper(), SECRET + "\n", SECRET + "\r\n"):
-        assert cluster_key.read(written(tmp_path / "key", content.encode())) == bytes.fromhex(SECRET)
+        assert cluster_key.read(written(tmp_path / "key", content.encode())) == (bytes.fromhex(SECRET),)
+
+
+def test_while_a_key_takes_the_place_of_another_the_file_has_both(tmp_path):
+    other = "cd" * CLUSTER_KEY_BYTES
+    for end in ("", "\n", "\r\n"):
+        path = written(tmp_path / "key", f"{SECRET}\n{other}{end}".encode())
+        assert cluster_key.read(path) == (bytes.fromhex(SECRET), bytes.fromhex(other))
 
 
 def test_a_cluster_is_called_by_its_key_which_that_does_not_tell(tmp_path):
@@ -88,6 +95,7 @@ def test_a_credential_of_systemd_may_show_its_acl_in_the_bits_of_the_group(tmp_p
         SECRET[:-1].encode(),
         SECRET.encode() + b"0",
         SECRET.encode() + b"\n" + SECRET.encode(),
+        b"\n".join(number * 2 * CLUSTER_KEY_BYTES for number in (b"1", b"2", b"3")),
         b"g" + SECRET[1:].encode(),
         bytes(CLUSTER_KEY_BYTES),
         SECRET.encode() + b" " * CLUSTER_KEY_FILE_BYTES_MAX + b"x" * 100,

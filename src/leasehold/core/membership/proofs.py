@@ -30,20 +30,29 @@ _COORDINATOR: Final = b"leasehold coordinator proof/1"
 R = TypeVar("R", bound=messages.OfMember)
 
 
-class ProofKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The derived keys: secrets that `repr` does not show."""
+class ProofKeys(msgspec.Struct, kw_only=True):
+    """The derived keys: secrets that `repr` does not show. A process may change them while it runs."""
 
     member: bytes
     coordinator: bytes
+    other: "ProofKeys | None" = None
+    """Those of a second cluster key, while one takes the place of the other: they are believed and prove nothing."""
+
+    def become(self, keys: "ProofKeys") -> None:
+        """Whoever has this object uses those of `keys` from now on."""
+        self.member, self.coordinator, self.other = keys.member, keys.coordinator, keys.other
 
     def __repr__(self) -> str:
         return "ProofKeys(..)"
 
 
-def derive_keys(cluster_key: bytes) -> ProofKeys:
+def derive_keys(cluster_key: bytes, *others: bytes) -> ProofKeys:
+    """Those of the first cluster key, and of another one that is believed too."""
     assert len(cluster_key) == CLUSTER_KEY_BYTES, "a cluster key has one length"
     return ProofKeys(
-        member=hmac.digest(cluster_key, _MEMBER, "sha256"), coordinator=hmac.digest(cluster_key, _COORDINATOR, "sha256")
+        member=hmac.digest(cluster_key, _MEMBER, "sha256"),
+        coordinator=hmac.digest(cluster_key, _COORDINATOR, "sha256"),
+        other=derive_keys(*others) if others else None,
     )
 
 
@@ -54,7 +63,9 @@ def with_proof(request: R, keys: ProofKeys | None) -> R:
 
 def is_of_member(request: messages.OfMember, keys: ProofKeys) -> bool:
     """Whether the sender of a request holds the cluster key."""
-    return hmac.compare_digest(request.proof or b"", _member_proof(request, keys))
+    if hmac.compare_digest(request.proof or b"", _member_proof(request, keys)):
+        return True
+    return keys.other is not None and is_of_member(request, keys.other)
 
 
 def coordinator_proof(challenge: messages.ChallengeCoordinator, keys: ProofKeys) -> bytes:
@@ -93,8 +104,12 @@ class Challenge:
         """Raises `Refused` (COORDINATOR_UNPROVEN) unless the answer proves a coordinator of the cluster."""
         if not isinstance(answer, messages.CoordinatorProof):
             raise self._unproven(f"it answered with {type(answer).__name__}")
-        if not hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys)):
-            raise self._unproven("its proof is wrong")
+        keys: ProofKeys | None = self._keys
+        while keys is not None:
+            if hmac.compare_digest(answer.proof, coordinator_proof(self.request, keys)):
+                return
+            keys = keys.other
+        raise self._unproven("its proof is wrong")
 
     def refusal(self, error: Definite) -> Definite:
         """The error for a challenge that was answered with `error`: the same where the caller may ask again."""

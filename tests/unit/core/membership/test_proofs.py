@@ -1,10 +1,13 @@
 """Proofs under the cluster key: who is of the cluster, byte for byte, and what no proof is good for."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
 from leasehold.core.membership.admission import reject_stranger
 from leasehold.core.membership.proofs import (
+    Challenge,
     ProofKeys,
     coordinator_proof,
     derive_keys,
@@ -41,6 +44,25 @@ def test_only_a_proof_under_the_own_key_is_one(request_):
         assert isinstance(rejected, Reject)
         assert rejected.code == "NOT_A_MEMBER"
         assert "--cluster-key FILE" in rejected.hint
+
+
+def test_while_one_key_takes_the_place_of_another_both_are_believed_and_the_first_proves():
+    old, new = bytes(CLUSTER_KEY_BYTES), b"k" * CLUSTER_KEY_BYTES
+    steps = [derive_keys(*keys) for keys in ((old,), (old, new), (new, old), (new,))]
+    for before, after in pairwise(steps):  # processes are one step apart at most
+        for one, other in ((before, after), (after, before)):
+            for request_ in REQUESTS:
+                assert is_of_member(with_proof(request_, one), other)
+            challenge = Challenge("c" * 32, "127.0.0.1:7000", "0" * 32, other)
+            challenge.check(prove_coordinator(challenge.request, one, SERVED))
+    assert not is_of_member(with_proof(ALLOCATE, steps[0]), steps[-1])
+    assert with_proof(ALLOCATE, steps[1]) == with_proof(ALLOCATE, steps[0])
+
+
+def test_keys_that_change_are_those_of_whoever_has_them():
+    keys = derive_keys(bytes(CLUSTER_KEY_BYTES))
+    keys.become(OTHERS)
+    assert keys == OTHERS
 
 
 def test_each_field_of_a_request_is_covered():

@@ -178,3 +178,14 @@ def test_what_is_malformed_is_dropped_though_it_was_sealed(what):
 def test_the_shape_that_bad_ones_differ_from_is_read():
     good = ["swim-news/1", "a", [[["b", "b:1", 1, "b:2", 0], 2**62, 1, "c"]]]
     assert isinstance(SEAL.open(second(msgspec.msgpack.encode(good)), AWAY), News)
+
+
+@pytest.mark.parametrize("address", [HERE, AWAY])
+def test_while_one_key_takes_the_place_of_another_both_open_and_the_first_seals(address):
+    new = Seal(b"K" * CLUSTER_KEY_BYTES, "d" * 32)
+    ping = Ping(sender="c-1", number=5, target="node-1")
+    old_first, new_first = Seal(KEY, CLUSTER, new), Seal(b"K" * CLUSTER_KEY_BYTES, "d" * 32, SEAL)
+    for before, after in ((SEAL, old_first), (old_first, new_first), (new_first, new)):
+        for one, other in ((before, after), (after, before)):
+            assert other.open(one.seal(ping, address, SALT), address) == ping
+    assert SEAL.open(new_first.seal(ping, address, SALT), address) is Dropped.UNAUTHENTICATED

@@ -1,4 +1,4 @@
-"""Certificates that are replaced while a process runs, over real sockets."""
+"""Certificates and keys that are replaced while a process runs, over real sockets."""
 
 import asyncio
 import contextlib
@@ -27,11 +27,11 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.addresses import next_port
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.current_files import TlsFiles, say_ended, watch
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.tls import Tls, TlsSource, own_tls, read_tls
-from leasehold.wire.tls_files import TlsFiles, watch_certificate
 
 TIMEOUT_NS = 10 * SECOND_NS
 
@@ -199,7 +199,7 @@ def test_a_change_that_is_of_no_use_is_not_taken(
             shutil.copy(pki / "node-1" / IDENTITY, identity)
     assert not files.look()
     assert files.now() is before
-    assert "going on with the certificate of before" in caplog.text
+    assert "going on with what was in" in caplog.text
     with contextlib.suppress(FileNotFoundError):
         assert identity.read_text() not in caplog.text
     if what in {"garbled", "gone"}:  # it is tried again, and what is whole is taken
@@ -220,7 +220,7 @@ async def test_a_process_looks_at_once_when_it_is_told_to(pki: Path, by_connecti
     files, told, changed = of_coordinator(pki), asyncio.Event(), asyncio.Event()
     first = files.now()
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(watch_certificate(files, BoottimeClock(), told, changed.set))
+        watching = group.create_task(watch(files, BoottimeClock(), told, lambda _: changed.set()))
         await asyncio.sleep(0)
         assert not changed.is_set()
         renewed(pki, "coordinator")
@@ -240,7 +240,7 @@ async def test_a_process_goes_on_when_its_certificate_has_ended_and_says_so(
         return msgspec.structs.replace(found, until=datetime(2020, 1, 1, tzinfo=UTC))
 
     files = TlsFiles(pki / "coordinator", reading)
-    watching = asyncio.create_task(watch_certificate(files, BoottimeClock(), asyncio.Event()))
+    watching = asyncio.create_task(say_ended(files, BoottimeClock()))
     await asyncio.sleep(0)
     assert "has ended at 2020-01-01 00:00:00+00:00" in caplog.text
     assert not watching.done()
