@@ -5,7 +5,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from tests.netns.hosts import Hosts
 
@@ -68,11 +68,19 @@ class NamedHosts:
                 process_group=0,
             )
 
-    def kill(self, name: str) -> None:
-        """SIGKILL of all that `start` has started there."""
-        process = self._started.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    def popen(
+        self, name: str, *command: str, variables: Mapping[str, str], stderr: IO[bytes]
+    ) -> "subprocess.Popen[str]":
+        """A command on this host that is talked to."""
+        return subprocess.Popen(
+            self._on(name, *command),
+            cwd=self.folder(name),
+            env=environment(variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
 
     def _on(self, name: str, *command: str) -> list[str]:
         # `ip netns exec` gives each command mounts of its own, so this one ends with it.
