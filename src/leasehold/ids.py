@@ -61,11 +61,19 @@ ChainHash = NewType("ChainHash", bytes)
 """SHA-256, 32 bytes: ties an entry of the log to all before it."""
 
 HEX_128 = re.compile(r"[0-9a-f]{32}")
+SERIAL = re.compile(r"[0-9a-f]{1,40}")
 SEGMENT_NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 NODE_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]{2,64}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252}):[0-9]{1,5}")
 """`host:port`, with a name or a number as host; IPv6 in brackets."""
+
+
+def read_serial(text: str) -> str | None:
+    """The serial number of a certificate as it is stored, from its hex digits, also in pairs with colons; None if it is
+    none (RFC 5280, 4.1.2.2)."""
+    digits = text.lower().replace(":", "").lstrip("0")
+    return digits if SERIAL.fullmatch(digits) is not None else None
 
 
 def is_hex_128(text: str) -> bool:

@@ -6,13 +6,15 @@ from tests.mutants.patch import Edit
 CALLERS = "tests/unit/core/access/test_callers.py"
 CERTIFIED = "tests/scenarios/test_certified.py"
 TLS = "tests/unit/wire/test_tls.py"
+REVOKED = "tests/scenarios/test_revoked.py"
+STREAMS = "tests/unit/node/serving/test_revoked_streams.py"
 
 MUTANTS = (
     Mutant(
         name="a node believed under the certificate of another",
         invariant="INV-ID-2",
         rule="what is asked with the token or session of a node is asked by the node that the certificate names",
-        edits=(Edit("check_sender", "record is not None and caller != Caller(CallerRole.NODE, record.name)", "False"),),
+        edits=(Edit("check_sender", "record is not None and not caller.is_node(record.name)", "False"),),
         hunters=(CALLERS, CERTIFIED),
         unseen="a random cluster has no certificates",
     ),
@@ -20,7 +22,7 @@ MUTANTS = (
         name="a name claimed with the certificate of another",
         invariant="INV-ID-1",
         rule="a node gets an id under the name that its certificate has",
-        edits=(Edit("check_caller", "caller != Caller(CallerRole.NODE, name)", "False"),),
+        edits=(Edit("check_caller", "not caller.is_node(name)", "False"),),
         hunters=(CALLERS, CERTIFIED),
         unseen="a random cluster has no certificates",
     ),
@@ -52,7 +54,7 @@ MUTANTS = (
         name="a session that does not look at certificates",
         invariant="INV-ID-2",
         rule="a session is opened by the node that its certificate names",
-        edits=(Edit("Sessions.serve", "check_caller(opening, CALLER.get(), self._catalog())", ""),),
+        edits=(Edit("Sessions.serve", "check_caller(opening, caller, self._catalog())", ""),),
         hunters=(CERTIFIED,),
         unseen="a random cluster has no certificates",
     ),
@@ -62,6 +64,54 @@ MUTANTS = (
         rule="a certificate counts only with the authority of this cluster in its name",
         edits=(Edit("_certified", "name.authority != authority", "False"),),
         hunters=(TLS,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="a revoked certificate that counts",
+        invariant="INV-ID-2",
+        rule="a certificate whose serial number is revoked is refused whatever it asks",
+        edits=(Edit("check_not_revoked", "caller.serial in catalog.revoked_certificates", "False"),),
+        hunters=(CALLERS, REVOKED),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="a removed node that comes back by its old certificate",
+        invariant="INV-ID-1",
+        rule="the name of a removed node is free only for a certificate that is issued later",
+        edits=(Edit("_check_not_removed", "caller.begins_s < name.from_s", "False"),),
+        hunters=(CALLERS, REVOKED),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="a removal that leaves the name to old certificates",
+        invariant="INV-ID-1",
+        rule="a removal notes since when certificates of the name count",
+        edits=(Edit("Removal._remove", "certified_later(record.name, catalog, self._wall_us())", "*()"),),
+        hunters=(REVOKED,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="a session that outlives its certificate",
+        invariant="INV-ID-2",
+        rule="a leader ends the sessions of a certificate once it is revoked",
+        edits=(Edit("Leader._committed", "self._sessions.committed(batch, catalog)", ""),),
+        hunters=(REVOKED,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="a stream that outlives its certificate",
+        invariant="INV-ID-2",
+        rule="a node looks at the certificate of a caller again with each message of a stream",
+        edits=(Edit("NodeFlight.check_counts", "check_counts(caller, self._published.view)", "pass"),),
+        hunters=(STREAMS,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="a cluster id by the certificate of a node",
+        invariant="INV-ID-1",
+        rule="a new meta storage gets its cluster from a coordinator or a client",
+        edits=(Edit("check_founder", "caller is not None and caller.role is CallerRole.NODE", "False"),),
+        hunters=(CALLERS,),
         unseen="a random cluster has no certificates",
     ),
 )

@@ -274,7 +274,7 @@ def test_a_leader_that_is_asked_to_step_aside_as_it_ends_does_end(how: str):
         assert one.leader is not None
         assert one.task is not None
         assert one.process is not None
-        one.leader.successor.set_result("")
+        one.leader.succession.successor.set_result("")
         if how == "is cancelled":
             one.task.cancel()
         else:

@@ -41,7 +41,8 @@ from leasehold.certificates.files import (
     write_file,
 )
 from leasehold.certificates.names import CertificateName, CertificateRole, authority_domain, authority_uri
-from leasehold.errors import BadCertificate, typed
+from leasehold.errors import BadCertificate, NotFound, typed
+from leasehold.ids import read_serial
 from leasehold.limits.certificates import AUTHORITY_DAYS, CERTIFICATE_SKEW_NS
 from leasehold.limits.units import SECOND_NS
 
@@ -135,6 +136,23 @@ def renew(authority: Authority, bundle: Path, days: int, now: datetime) -> OwnCe
     _record(authority, own)
     write_file(path, identity, replaces=True)
     return own
+
+
+def find_issued(authority: Authority, text: str) -> tuple[CertificateName, x509.Certificate, str]:
+    """The certificate with a serial number that this authority has issued, and that number as clusters store it.
+
+    Raises `NotFound`, `BadCertificate`.
+    """
+    serial = read_serial(text)
+    path = authority.directory / ISSUED / f"{serial}.pem"
+    if serial is None or not path.exists():
+        raise NotFound(
+            f"{authority.directory} has issued no certificate with the serial number {text[:80]!r}",
+            hint=f"`leasehold ca show {typed(authority.directory)}` lists them; ALTER CLUSTER REVOKE CERTIFICATE also"
+            " takes those of other authorities",
+        )
+    certificate = read_certificates(path, read_public_file(path))[0]
+    return name_of(path, certificate), certificate, serial
 
 
 def _record(authority: Authority, own: OwnCertificate) -> None:

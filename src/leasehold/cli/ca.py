@@ -80,6 +80,23 @@ def renew(directory: AuthorityDir, bundle: Bundle, days: Days = CERTIFICATE_DAYS
 
 
 @ca.command()
+def revoke(
+    directory: AuthorityDir,
+    serial: Annotated[str, typer.Argument(metavar="SERIAL", help="The serial number, as `ca show DIR` shows it.")],
+    output: Out = Output.TABLE,
+) -> None:
+    """Look a certificate up by its serial number, and show the statement that makes a cluster refuse it."""
+    from leasehold.certificates.authority import find_issued, open_authority
+    from leasehold.certificates.certificate import show_time
+
+    name, certificate, number = find_issued(open_authority(directory), serial)
+    until, statement = show_time(certificate.not_valid_after_utc), f"ALTER CLUSTER REVOKE CERTIFICATE '{number}'"
+    value = {"role": name.role, "name": name.name, "serial": number, "not_after": until, "statement": statement}
+    show_answer(output, value, f"{name}, serial {number}, until {until}: {statement}")
+    note("no cluster knows of it yet: run the statement, for example with `leasehold sql`")
+
+
+@ca.command()
 def trust(
     bundle: Bundle,
     files: Annotated[list[Path], typer.Argument(metavar="CA.pem...", help="Files with certificates of authorities.")],

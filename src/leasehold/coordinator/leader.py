@@ -26,6 +26,7 @@ from leasehold.coordinator.replicas.reports import NodeReports
 from leasehold.coordinator.roster import CoordinatorRoster
 from leasehold.coordinator.statements.execution import Execution
 from leasehold.coordinator.statements.procedures import Procedures
+from leasehold.coordinator.succession import Succession
 from leasehold.coordinator.upkeep.housekeeping import Housekeeping
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.upkeep.scrub import scrub
@@ -48,7 +49,7 @@ from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Definite, Indefinite, Refused
-from leasehold.ids import NODE_ADDRESS, NodeId
+from leasehold.ids import NodeId
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS, REPAIR_GATHER_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
@@ -101,8 +102,8 @@ class Leader:
             strangers=catalog.cluster.strangers,
         )
         """The leases of this term, to look at."""
-        self.successor: Final[asyncio.Future[str]] = asyncio.get_running_loop().create_future()
-        """Done once an operator wants another coordinator to lead: its name, empty for any."""
+        self.succession: Final = Succession(leadership)
+        """The end that an operator wants."""
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
         self._leasing = Leasing(self.grantor, clock)
         self._leasing.committed(catalog)
@@ -127,7 +128,15 @@ class Leader:
             live_keys=lambda: self._live_keys.count,
             prove=self._prove,
         )
-        self._removal = Removal(self._writer, self._leasing, clock, threads, group, end_session=self._sessions.end)
+        self._removal = Removal(
+            self._writer,
+            self._leasing,
+            clock,
+            threads,
+            group,
+            end_session=self._sessions.end,
+            wall_us=self._wall.wall_us,
+        )
         self._repair = Repair(
             self._writer,
             threads,
@@ -176,21 +185,6 @@ class Leader:
         self._execution = Execution(
             self._procedures, self._overview.answer, lambda: self._writer.catalog, clock, threads
         )
-
-    def _hand_over(self, request: messages.TransferLeadership) -> messages.LeadershipEnds:
-        if self._leadership.deadline_ns() is None:
-            raise Refused(
-                "this cluster has one coordinator: its meta storage is a file that no other process reads",
-                code=ErrorCode.NO_SUCCESSOR,
-                hint="only a cluster of several coordinators has another leader: `leasehold up --coordinators 3`",
-            )
-        if request.term > self._term:
-            raise BadMessage(f"term {request.term} has not begun")
-        if request.successor and NODE_ADDRESS.fullmatch(request.successor) is None:
-            raise BadMessage(f"{request.successor[:80]!r} is not an address")
-        if request.term == self._term and not self.successor.done():
-            self.successor.set_result(request.successor)
-        return messages.LeadershipEnds()
 
     def start(self) -> None:
         """Starts the tasks of this term in its group, and resumes the statements of earlier leaders."""
@@ -272,7 +266,7 @@ class Leader:
             case messages.AbortTransaction():
                 return await self._transactions.abort(request)
             case messages.TransferLeadership():
-                return self._hand_over(request)
+                return self.succession.ask(request)
             case messages.RemoveNode():
                 async with aclosing(self.stream(request)) as answers:
                     async for answer in answers:
@@ -347,6 +341,7 @@ class Leader:
         self._housekeeping.committed(batch)
         self._retaining.committed(batch)
         self._removal.committed(batch, catalog)
+        self._sessions.committed(batch, catalog)
         self._repair.committed(batch, catalog)
 
     def _absent_since_ns(self, node: NodeId) -> int | None:

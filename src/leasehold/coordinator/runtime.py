@@ -14,13 +14,21 @@ from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.reporter import CoordinatorReporter
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
-from leasehold.core.access.callers import check_no_stranger
+from leasehold.core.access.callers import check_counts, check_founder
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.log.isolation import Isolation
 from leasehold.core.membership.proofs import ProofKeys
 from leasehold.core.words import keys
-from leasehold.core.words.messages import READING, ClusterFacts, Initialise, Message, ReportCoordinator
+from leasehold.core.words.messages import (
+    READING,
+    AskBackup,
+    AskSnapshot,
+    ClusterFacts,
+    Initialise,
+    Message,
+    ReportCoordinator,
+)
 from leasehold.core.words.operations import Missing, Txn
 from leasehold.core.words.records import CoordinatorRecord, SettingsRecord
 from leasehold.error_codes import ErrorCode
@@ -255,8 +263,12 @@ class Coordinator:
     async def stream(self, request: Message) -> AsyncIterator[Message]:
         self._isolation.heard(self._clock.now_ns())
         # Closes the inner stream together with this one, which frees its resources at once.
-        async with contextlib.aclosing(self._answering_for(request).stream(request)) as messages:
+        answering = self._answering_for(request)
+        async with contextlib.aclosing(answering.stream(request)) as messages:
             async for message in messages:
+                # A statement that has begun ends: an error would say that nothing has changed.
+                if isinstance(request, AskBackup | AskSnapshot) and answering.catalog is not None:
+                    check_counts(CALLER.get(), answering.catalog)
                 yield message
 
     async def session(self, duplex: Duplex) -> None:
@@ -318,7 +330,9 @@ class Coordinator:
         )
 
     async def _initialise(self, request: Initialise) -> ClusterFacts:
-        check_no_stranger(CALLER.get())
+        if (answering := self._leader or self._follower) is not None and answering.catalog is not None:
+            check_counts(CALLER.get(), answering.catalog)
+        check_founder(CALLER.get())
         if not is_hex_128(request.cluster_id):
             raise Refused("a cluster id is 128 bits in hex", code=ErrorCode.BAD_CLUSTER_ID, hint="draw a random one")
         leadership = self._leadership
@@ -339,7 +353,7 @@ class Coordinator:
 
 async def _until_transferred(leader: Leader) -> NoReturn:
     """Raises `_StepAside` once an operator wants another coordinator to lead."""
-    successor = await leader.successor
+    successor = await leader.succession.successor
     log.info("an operator wants %s to lead", successor or "another coordinator")
     raise _StepAside(successor)
 

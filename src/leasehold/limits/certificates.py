@@ -24,3 +24,6 @@ CERTIFICATE_FILES_LOOK_NS: Final = 10 * SECOND_NS
 """How often a process looks whether its certificate was replaced."""
 CERTIFICATE_END_TOLD_NS: Final = MINUTE_NS
 """How often a process says that its certificate has ended."""
+REVOKED_CERTIFICATES_MAX: Final = 10_000
+CALLERS_CACHED_MAX: Final = 4_096
+"""Certificates of callers that a process keeps parsed."""

@@ -9,7 +9,7 @@ A cluster without this folder is one without TLS. The authority and each bundle 
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -58,9 +58,10 @@ class LocalCertificates:
         if not self.exist:
             create_authority(self._authority, SystemEntropy().hex_128(), datetime.now(UTC))
 
-    def issue(self, nodes: Iterable[str], coordinators: Iterable[str]) -> None:
-        """A bundle for each process and for clients. One that can't be used is replaced; one whose certificate ends in
-        less than half of the longest time is renewed."""
+    def issue(self, nodes: Iterable[str], coordinators: Iterable[str], *, new: Collection[str] = ()) -> None:
+        """A bundle for each process and for clients. One that can't be used is replaced. One whose certificate ends in
+        less than half of the longest time is renewed, and so are those of the nodes that are `new`: a removed node may
+        have had the name."""
         from leasehold.certificates.authority import issue, open_authority, renew  # noqa: PLC0415 - as above
 
         authority, now = open_authority(self._authority), datetime.now(UTC)
@@ -73,7 +74,7 @@ class LocalCertificates:
             if left is None:
                 shutil.rmtree(bundle, ignore_errors=True)
                 issue(authority, role, name, CERTIFICATE_DAYS_MAX, bundle, now)
-            elif left < _RENEWED_BEFORE:
+            elif left < _RENEWED_BEFORE or name in new:
                 renew(authority, bundle, CERTIFICATE_DAYS_MAX, now)
         public = self._folder / CA
         write_whole(public, read_public_file(self._authority / CA))

@@ -51,6 +51,7 @@ from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
 from leasehold.local.rejoin import MemberStart
 from leasehold.local.wait import wait_until_active, wait_until_registered, wait_until_up
+from leasehold.vault.format import FILE_NAME
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 T = TypeVar("T")
@@ -156,7 +157,8 @@ class LocalCluster:
             needed = self._members.processes()
             known = self._known_coordinators(file)
             if self._certificates.exist:
-                self._certificates.issue(names, known)
+                new = [name for name in names if not (self.directory / name / FILE_NAME).exists()]
+                self._certificates.issue(names, known, new=new)
             addresses = self._start_coordinators(known, patience, needed)
             cluster_id = self._initialise(addresses, patience, known=file is not None)
             file = ClusterFile(

@@ -1,25 +1,38 @@
 """ALTER CLUSTER and ALTER NODE."""
 
 from leasehold.core.ddl.settings import SETTINGS, read_value, setting_named
-from leasehold.core.words.statements import AlterCluster, AlterNode, Rebalance
+from leasehold.core.words.statements import AlterCluster, AlterNode, Rebalance, RevokeCertificate
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import IDENTIFIER, NODE_NAME
+from leasehold.ids import IDENTIFIER, NODE_NAME, read_serial
 from leasehold.sql.cursor import Cursor
 
 _VALUES = {"'": True, "9": False}
 """The forms of a value, and whether it is in quotes."""
 
 
-def alter_cluster(cursor: Cursor) -> AlterCluster | Rebalance:
-    match cursor.choose("SET", "REBALANCE", "STOP"):
+def alter_cluster(cursor: Cursor) -> AlterCluster | Rebalance | RevokeCertificate:
+    match cursor.choose("SET", "REBALANCE", "STOP", "REVOKE", "UNREVOKE"):
         case "REBALANCE":
             return Rebalance(stops=False)
         case "STOP":
             cursor.expect("REBALANCE")
             return Rebalance(stops=True)
+        case "REVOKE":
+            return _certificate(cursor, revokes=True)
+        case "UNREVOKE":
+            return _certificate(cursor, revokes=False)
         case _:
             return _settings(cursor)
+
+
+def _certificate(cursor: Cursor, *, revokes: bool) -> RevokeCertificate:
+    cursor.expect("CERTIFICATE")
+    at = cursor.at
+    serial = read_serial(cursor.text())
+    if serial is None:
+        raise cursor.source.bad("the serial number of a certificate is expected", cursor.source.tokens[at].start)
+    return RevokeCertificate(serial=serial, revokes=revokes)
 
 
 def _settings(cursor: Cursor) -> AlterCluster:

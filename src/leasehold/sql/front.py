@@ -77,16 +77,19 @@ GRAMMAR: Final = {
         "REVOKE right, .. ON CLUSTER | DATABASE name | TABLE database.table | VIEW database.view FROM name;"
         " REVOKE ROLE role FROM user; rights are SELECT, INSERT, ALTER, DROP, CREATE, or ALL for all of them"
     ),
-    "ALTER CLUSTER": "ALTER CLUSTER SET setting = value, .. | REBALANCE | STOP REBALANCE",
+    "ALTER CLUSTER": (
+        "ALTER CLUSTER SET setting = value, .. | REBALANCE | STOP REBALANCE | REVOKE CERTIFICATE 'serial'"
+        " | UNREVOKE CERTIFICATE 'serial'"
+    ),
     "ALTER NODE": "ALTER NODE name DRAIN | UNDRAIN",
     "EXPLAIN": "EXPLAIN statement, for a statement that changes something",
     "CANCEL": "CANCEL PROCEDURE number",
     "SHOW": (
         "SHOW DATABASES | TABLES [IN database] | VIEWS [IN database] | TBLPROPERTIES database.table"
-        " | BUCKETS OF database.table | NODES | COORDINATORS | CLUSTER"
-        " | REBALANCE | PROCEDURES | HISTORY [FOR DATABASE name | TABLE database.table | VIEW database.view | USER name"
-        " | ROLE name | CLUSTER] | USERS | ROLES | GRANTS [FOR name] [ON CLUSTER | DATABASE name | TABLE database.table"
-        " | VIEW database.view]"
+        " | BUCKETS OF database.table | NODES | COORDINATORS | CLUSTER | REBALANCE | REVOKED CERTIFICATES | PROCEDURES"
+        " | HISTORY [FOR DATABASE name | TABLE database.table | VIEW database.view | USER name | ROLE name | CLUSTER]"
+        " | USERS | ROLES"
+        " | GRANTS [FOR name] [ON CLUSTER | DATABASE name | TABLE database.table | VIEW database.view]"
     ),
     "DESCRIBE": "DESCRIBE [TABLE] database.table | DESCRIBE DATABASE name",
 }

@@ -17,6 +17,7 @@ from leasehold.core.words.statements import (
     ShowProperties,
     ShowRebalance,
     ShowRepairs,
+    ShowRevoked,
     ShowTables,
     ShowViews,
 )
@@ -34,6 +35,7 @@ _SHOWN = (
     "CLUSTER",
     "REBALANCE",
     "REPAIRS",
+    "REVOKED",
     "PROCEDURES",
     "HISTORY",
     "USERS",
@@ -65,6 +67,9 @@ def show(cursor: Cursor) -> Question:  # noqa: C901, PLR0911 - one for each form
             return ShowRebalance()
         case "REPAIRS":
             return ShowRepairs()
+        case "REVOKED":
+            cursor.expect("CERTIFICATES")
+            return ShowRevoked()
         case "PROCEDURES":
             return ShowProcedures()
         case "HISTORY":

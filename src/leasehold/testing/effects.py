@@ -45,6 +45,7 @@ from leasehold.core.words.statements import (
     RenameTable,
     RenameView,
     Revoke,
+    RevokeCertificate,
     RevokeRole,
     SetDefault,
     SetPassword,
@@ -386,6 +387,7 @@ _EFFECTS: Final[dict[type[Definition], Callable[[Any, CatalogRows], Effects]]] =
     RevokeRole: _revoke_role,
     AlterCluster: _nothing,
     Rebalance: _nothing,
+    RevokeCertificate: _nothing,
     AlterNode: _nothing,
 }
 """DELETE shows in rows, not in the catalog; a password nowhere; settings have a check of their own."""

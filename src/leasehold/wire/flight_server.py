@@ -7,7 +7,7 @@ read it takes STREAM_WINDOW_BYTES.
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import grpc
@@ -85,7 +85,7 @@ class Outgoing(NamedTuple):
 
 
 class _Call:
-    """The messages of a client, one at a time."""
+    """The messages of a client, one at a time. `check` is called after each one but the first."""
 
     def __init__(
         self,
@@ -95,8 +95,10 @@ class _Call:
         *,
         is_known: bool,
         caller: Caller | None,
+        check: Callable[[Caller | None], None],
     ) -> None:
         self.caller = caller
+        self.check: Final = partial(check, caller)
         self._requests = requests
         self._watched = watched
         self._gate = gate
@@ -134,6 +136,7 @@ class _Call:
                 message = self._next()
             if message is None:
                 return
+            self.check()
             yield message
 
     def _next(self) -> bytes | None:
@@ -191,6 +194,10 @@ class FlightService(Protocol):
 
     def knows(self, caller: bytes) -> bool:
         """Whether the caller in a CALLER_HEADER may ask anything here at all."""
+        ...
+
+    def check_counts(self, caller: Caller | None, /) -> None:
+        """Called with each message of a call. Raises `Forbidden` once the certificate of the caller counts no more."""
         ...
 
     def get(self, ticket: bytes, caller: Caller | None, /) -> Outgoing:
@@ -289,6 +296,7 @@ class _Methods(grpc.GenericRpcHandler):
             try:
                 with self._begun(requests, context, watched) as call:
                     for message in served(call):
+                        call.check()
                         with watched.idle():
                             yield message
             except LeaseholdError as error:
@@ -307,7 +315,8 @@ class _Methods(grpc.GenericRpcHandler):
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
         is_known = isinstance(said, bytes) and self._service.knows(said)
         gate = self._callers if is_known else self._strangers
-        call = _Call(requests, watched, gate, is_known=is_known, caller=self._names.caller(context))
+        caller = self._names.caller(context)
+        call = _Call(requests, watched, gate, is_known=is_known, caller=caller, check=self._service.check_counts)
         try:
             yield call
         finally:

@@ -27,11 +27,14 @@ from leasehold.certificates.names import CertificateRole, parse_uri, role_dns_na
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
+from leasehold.limits.certificates import CALLERS_CACHED_MAX
 from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
 
 _AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
 _URI: Final = "peer_uri"
 """Where gRPC tells the URIs of a peer's certificate that it has verified."""
+_PEM: Final = "x509_pem_cert"
+"""Where it tells the certificate."""
 
 
 class TlsSource(Protocol):
@@ -220,23 +223,29 @@ class CallerNames:
         self._nobody = Caller(CallerRole.NEIGHBOUR if is_loopback(listen) else CallerRole.STRANGER)
 
     def caller(self, context: Any) -> Caller | None:
-        """None without TLS. A certificate that names none of this cluster is as good as none."""
+        """None without TLS. A certificate that names none of this cluster is as good as none. Each is parsed once."""
         if self._authority is None:
             return None
-        return _certified(context.auth_context(), self._authority) or self._nobody
+        facts: Mapping[str, Any] = context.auth_context()
+        uris, pems = facts.get(_URI) or (), facts.get(_PEM) or ()
+        if len(uris) != 1 or len(pems) != 1:
+            return self._nobody
+        return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
 
 
 NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")
 
 
-def _certified(facts: Mapping[str, Any], authority: str) -> Caller | None:
-    uris = facts.get(_URI) or ()
-    if len(uris) != 1:
-        return None
+@lru_cache(maxsize=CALLERS_CACHED_MAX)
+def _certified(uri: bytes, pem: bytes, authority: str) -> Caller | None:
+    from leasehold.certificates.certificate import read_certificates, serial_text  # noqa: PLC0415 - slow to load; only servers need it
+
     try:
-        name = parse_uri(bytes(uris[0]).decode(errors="replace"))
+        name = parse_uri(uri.decode(errors="replace"))
+        [certificate] = read_certificates(Path("the certificate of a caller"), pem)
     except BadCertificate:
         return None
     if name.authority != authority:
         return None
-    return Caller(CallerRole(name.role.value), name.name)
+    begins_s = int(certificate.not_valid_before_utc.timestamp())
+    return Caller(CallerRole(name.role.value), name.name, serial_text(certificate), begins_s)

@@ -36,6 +36,7 @@ from leasehold.core.words.statements import (
     RenameTable,
     RenameView,
     Revoke,
+    RevokeCertificate,
     RevokeRole,
     SetDefault,
     SetPassword,
@@ -128,6 +129,7 @@ CASES = {
     "REVOKE ROLE": destructive(RevokeRole(role="r", user="u"), ADMIN, USER, ROLE, MEMBER),
     "ALTER CLUSTER": additive(AlterCluster(settings={"min_in_sync": 2})),
     "ALTER CLUSTER REBALANCE": additive(Rebalance(stops=False)),
+    "ALTER CLUSTER REVOKE CERTIFICATE": additive(RevokeCertificate(serial="1f", revokes=True)),
     "ALTER NODE": additive(AlterNode(node="n2", drains=False), AlterNode(node="n2", drains=True)),
 }
 

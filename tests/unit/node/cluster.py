@@ -75,6 +75,7 @@ from leasehold.storage.servelog import ServeLog
 from leasehold.testing.filled import CatalogManifest
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.tls import Tls
 
 CLUSTER = ClusterId("c" * 32)
 NAME = TableName("db", "t")
@@ -169,6 +170,8 @@ class Cluster:
             ]
         )
         self.limits = limits
+        self.tls: Tls | None = None
+        """With which nodes serve that start from now on."""
         self.wall_us = 0
         self.login: bytes | None = None
         """Of whoever runs statements."""
@@ -200,6 +203,7 @@ class Cluster:
             now_ns=node.now_ns,
             on_fault=self.faults.append,
             limits=self.limits,
+            tls=self.tls,
         )
         record = NodeRecord(
             id=node.id,

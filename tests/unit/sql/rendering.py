@@ -51,6 +51,7 @@ from leasehold.core.words.statements import (
     RenameTable,
     RenameView,
     Revoke,
+    RevokeCertificate,
     RevokeRole,
     SetDefault,
     SetPassword,
@@ -66,6 +67,7 @@ from leasehold.core.words.statements import (
     ShowProperties,
     ShowRebalance,
     ShowRepairs,
+    ShowRevoked,
     ShowTables,
     ShowViews,
     TableName,
@@ -101,6 +103,8 @@ def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member 
             return "SHOW REBALANCE"
         case ShowRepairs():
             return "SHOW REPAIRS"
+        case ShowRevoked():
+            return "SHOW REVOKED CERTIFICATES"
         case ShowProperties(table=table):
             return f"SHOW TBLPROPERTIES {spell_table(table)}"
         case ShowBuckets(table=table):
@@ -156,6 +160,8 @@ def _definition(statement: Definition) -> str:  # noqa: C901 - one for each memb
             return f"ALTER NODE {name} {'DRAIN' if drains else 'UNDRAIN'}"
         case Rebalance(stops=stops):
             return f"ALTER CLUSTER {'STOP ' if stops else ''}REBALANCE"
+        case RevokeCertificate(serial=serial, revokes=revokes):
+            return f"ALTER CLUSTER {'' if revokes else 'UN'}REVOKE CERTIFICATE '{serial}'"
         case AlterCluster(settings=settings):
             return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
         case (

@@ -47,6 +47,7 @@ from leasehold.core.words.statements import (
     RenameTable,
     RenameView,
     Revoke,
+    RevokeCertificate,
     RevokeRole,
     SetDefault,
     SetPassword,
@@ -62,6 +63,7 @@ from leasehold.core.words.statements import (
     ShowProperties,
     ShowRebalance,
     ShowRepairs,
+    ShowRevoked,
     ShowTables,
     ShowViews,
     TableName,
@@ -228,6 +230,7 @@ _DEFINED: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     GrantRole: st.builds(GrantRole, role=NAMES, user=NAMES),
     RevokeRole: st.builds(RevokeRole, role=NAMES, user=NAMES),
     Rebalance: st.builds(Rebalance, stops=SAID),
+    RevokeCertificate: st.builds(RevokeCertificate, serial=st.integers(1, 2**160 - 1).map("{:x}".format), revokes=SAID),
     AlterNode: st.builds(AlterNode, node=st.from_regex(NODE_NAME, fullmatch=True), drains=SAID),
     AlterCluster: st.fixed_dictionaries(
         {}, optional={one.name: st.integers(one.smallest, one.largest) for one in SETTINGS}
@@ -255,6 +258,7 @@ BY_KIND: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     ShowProperties: st.builds(ShowProperties, table=TABLES),
     ShowRebalance: st.just(ShowRebalance()),
     ShowRepairs: st.just(ShowRepairs()),
+    ShowRevoked: st.just(ShowRevoked()),
     ShowBuckets: st.builds(ShowBuckets, table=TABLES),
     ShowProcedures: st.builds(ShowProcedures),
     ShowHistory: st.builds(ShowHistory, of=st.none() | _CLAIMED),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.words.statements import AlterCluster, AlterNode, Rebalance
+from leasehold.core.words.statements import AlterCluster, AlterNode, Rebalance, RevokeCertificate
 from leasehold.errors import BadStatement, ExitCode, Refused
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
@@ -144,7 +144,10 @@ def test_refused_without_set(text: str) -> None:
     error = refused(text)
     assert (error.code, error.hint) == (
         "BAD_STATEMENT",
-        "ALTER CLUSTER SET setting = value, .. | REBALANCE | STOP REBALANCE",
+        (
+            "ALTER CLUSTER SET setting = value, .. | REBALANCE | STOP REBALANCE | REVOKE CERTIFICATE 'serial'"
+            " | UNREVOKE CERTIFICATE 'serial'"
+        ),
     )
 
 
@@ -157,3 +160,15 @@ def test_rebalances() -> None:
 
 def test_an_unknown_name_is_told_which_there_are() -> None:
     assert "lease_duration, lease_margin, leadership_duration" in refused("ALTER CLUSTER SET x = 1").hint
+
+
+@pytest.mark.parametrize("written", ["1F", "01f", "00:1f", "0000000000000000000000000000000000000000000001f"])
+def test_a_serial_number_is_written_as_tools_show_it(written: str) -> None:
+    assert parse(f"ALTER CLUSTER REVOKE CERTIFICATE '{written}'") == RevokeCertificate(serial="1f", revokes=True)
+    assert parse(f"alter cluster unrevoke certificate '{written}';") == RevokeCertificate(serial="1f", revokes=False)
+
+
+@pytest.mark.parametrize("written", ["''", "'0'", "'1g'", "'1f '", f"'{'f' * 41}'", "1f"])
+def test_what_is_no_serial_number_is_refused(written: str) -> None:
+    with pytest.raises(BadStatement):
+        parse(f"ALTER CLUSTER REVOKE CERTIFICATE {written}")

@@ -57,6 +57,9 @@ class Service:
         self.schema: pa.Schema | None = None
         self.ended = threading.Event()
 
+    def check_counts(self, caller: Caller | None, /) -> None:
+        pass
+
     def knows(self, caller: bytes) -> bool:
         return caller == KNOWN
 

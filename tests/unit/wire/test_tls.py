@@ -14,6 +14,7 @@ from tests.certificate_words import issued, of_process
 
 from leasehold.certificates.authority import create_authority
 from leasehold.certificates.files import CA
+from leasehold.certificates.summary import summarise
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.messages import AskStatus, Message, WhoAreYou
 from leasehold.errors import BadSettings, LeaseholdError, Refused, Unreachable
@@ -31,22 +32,30 @@ TIMEOUT_NS = 10 * SECOND_NS
 NEIGHBOUR = Caller(CallerRole.NEIGHBOUR)
 
 
+def named(caller: Caller | None) -> Caller | None:
+    """A caller without what tells one certificate of it from another."""
+    return None if caller is None else Caller(caller.role, caller.name)
+
+
 class Callers:
     """A service that notes whom it takes each caller for."""
 
     def __init__(self) -> None:
         self.seen: list[Caller | None] = []
+        self.whole: Caller | None = None
+        """The last one."""
 
     async def call(self, request: Message) -> Message:
-        self.seen.append(CALLER.get())
+        self.whole = CALLER.get()
+        self.seen.append(named(CALLER.get()))
         return request
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
-        self.seen.append(CALLER.get())
+        self.seen.append(named(CALLER.get()))
         yield request
 
     async def session(self, duplex: Duplex) -> None:
-        self.seen.append(CALLER.get())
+        self.seen.append(named(CALLER.get()))
         await duplex.send(WhoAreYou())
 
 
@@ -88,6 +97,19 @@ async def test_a_caller_is_whom_its_certificate_names(pki: Path, holder: str, ca
         await connection.close()
         await server.close()
     assert CALLER.get() is None
+
+
+async def test_a_caller_is_known_with_the_serial_number_and_the_begin_of_its_certificate(pki: Path) -> None:
+    callers = Callers()
+    server = await start(callers, of_process(pki / "coordinator"))
+    connection = GrpcTransport(read_tls(pki / "ann")).connect(server.address)
+    try:
+        await connection.call(AskStatus(), timeout_ns=TIMEOUT_NS)
+    finally:
+        await connection.close()
+        await server.close()
+    [facts, *_] = summarise(pki / "ann", datetime.now(UTC)).certificates
+    assert callers.whole == Caller(CallerRole.CLIENT, "ann", facts.serial, int(facts.not_before.timestamp()))
 
 
 async def test_without_tls_nobody_is_known() -> None:
@@ -249,11 +271,14 @@ class FlightCallers:
 
     actions = {"health": "none"}  # noqa: RUF012 - as in the protocol
 
+    def check_counts(self, caller: Caller | None, /) -> None:
+        pass
+
     def knows(self, caller: bytes) -> bool:
         return caller == b""
 
     def get(self, ticket: bytes, caller: Caller | None, /) -> Outgoing:
-        batch = pa.record_batch({"caller": [repr(caller), ticket.decode()]})
+        batch = pa.record_batch({"caller": [repr(named(caller)), ticket.decode()]})
         return Outgoing(batch.schema, iter([(batch, None)]))
 
     def put(self, command: bytes, incoming: Incoming, caller: Caller | None, /) -> Iterator[bytes]:

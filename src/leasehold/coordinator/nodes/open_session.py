@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from leasehold.coordinator.nodes.queues import Outbox, ReportQueue
+from leasehold.core.access.callers import Caller
 from leasehold.core.words.messages import Message, RecoveryFinished, Renewal
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Incarnation
@@ -19,6 +20,8 @@ class OpenedSession(msgspec.Struct):
 
     incarnation: Incarnation
     heard_ns: int
+    caller: Caller | None = None
+    """Who opened it, by its certificate."""
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     reports: ReportQueue = msgspec.field(default_factory=ReportQueue)
     opened: asyncio.Event = msgspec.field(default_factory=asyncio.Event)

@@ -20,7 +20,7 @@ from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import IncarnationClosed, MemberLeft
 from leasehold.core.lease.grants import RemovalCommitted as RemovalDurable
-from leasehold.core.membership.removal import check_allowed, find_node, tombstone
+from leasehold.core.membership.removal import certified_later, check_allowed, find_node, tombstone
 from leasehold.core.replicas.census import Census, ChangesSince, census, recounted
 from leasehold.core.words.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.core.words.operations import Change, RevisionChanges
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class Removal:
-    """The removals of one leader. `end_session` tells a connected process of a node why it must end."""
+    """The removals of one leader. `end_session` tells a connected process of a node why it must end, `wall_us` the time
+    in microseconds since 1970 UTC."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Removal:
         group: asyncio.TaskGroup,
         *,
         end_session: Callable[[NodeId, LeaseholdError], None],
+        wall_us: Callable[[], int],
         recounted_max: int = RECOUNTED_MAX,
     ) -> None:
         self._writer = writer
@@ -56,6 +58,7 @@ class Removal:
         self._threads = threads
         self._group = group
         self._end_session = end_session
+        self._wall_us = wall_us
         self._recounted_max = recounted_max
         self._running: dict[NodeId, asyncio.Future[NodeRemoved]] = {}
         self._leaving: set[NodeId] = set()
@@ -152,7 +155,7 @@ class Removal:
                 self._leasing.step(IncarnationClosed(node=node, incarnation=held.incarnation))
                 # A new session will tell it that it was removed.
                 self._end_session(node, _being_removed(record))
-            return tombstone(record, catalog)
+            return (*tombstone(record, catalog), certified_later(record.name, catalog, self._wall_us()))
 
         for _ in range(REMOVAL_CENSUSES_MAX):
             await self._until_lease_ended(node)

@@ -14,14 +14,16 @@ from leasehold.coordinator.nodes.topology import Topology
 from leasehold.coordinator.stored_catalog import watched
 from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store
 from leasehold.coordinator.writer import StoreDeclined
-from leasehold.core.access.callers import check_caller
+from leasehold.core.access.callers import check_caller, check_counts
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import EndReportReceived, SurrenderReceived
 from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.replicas.reports import Report
 from leasehold.core.words import messages
+from leasehold.core.words.keys import REVOKED_CERTIFICATES
+from leasehold.core.words.operations import RevisionChanges
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, Definite, LeaseholdError, NotLeader, Refused, Unreachable, gravest
+from leasehold.errors import BadMessage, Definite, Forbidden, LeaseholdError, NotLeader, Refused, Unreachable, gravest
 from leasehold.ids import NodeId, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
@@ -120,9 +122,10 @@ class Sessions:
     async def serve(self, duplex: Duplex) -> None:
         """Serves one stream until either side ends it, or it is silent for too long (R20)."""
         opening = await self._opening(duplex)
-        check_caller(opening, CALLER.get(), self._catalog())
+        caller = CALLER.get()
+        check_caller(opening, caller, self._catalog())
         check_speaker(opening, self._catalog())
-        one = OpenedSession(incarnation=opening.incarnation, heard_ns=self._clock.now_ns())
+        one = OpenedSession(incarnation=opening.incarnation, heard_ns=self._clock.now_ns(), caller=caller)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._watch(opening, one))]
@@ -184,6 +187,7 @@ class Sessions:
         """Without an await, so that no newer process can come in between."""
         catalog = self._catalog()
         check_speaker(opening, catalog)
+        check_counts(one.caller, catalog)
         if opening.watch_from > status.latest + 1:
             raise Refused(
                 f"a watch from revision {opening.watch_from}, the newest one is {status.latest}",
@@ -240,6 +244,16 @@ class Sessions:
         if one is not None:
             one.error, one.how = error, "REFUSED"
             one.ended.set()
+
+    def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
+        """Ends the sessions whose certificate was revoked."""
+        if not any(change.key.startswith(REVOKED_CERTIFICATES) for change in batch.changes):
+            return
+        for node, one in self._open.items():
+            try:
+                check_counts(one.caller, catalog)
+            except Forbidden as error:
+                self.end(node, error)
 
     async def _receive(self, duplex: Duplex, opening: messages.OpenSession, one: OpenedSession) -> None:
         while True:

@@ -262,6 +262,8 @@ SINGLES: dict[bytes, tuple[str, type[records.Record]]] = {
 COLLECTIONS: dict[bytes, Any] = {
     b"node": _simple("nodes", records.NodeRecord, number=True),
     b"coordinator": _simple("coordinators", records.CoordinatorRecord, number=False),
+    b"revoked": _simple("revoked_certificates", records.RevokedCertificateRecord, number=False),
+    b"certified": _simple("certified_names", records.CertifiedNameRecord, number=False),
     b"database": _database,
     b"table": _table,
     b"view": _view,

@@ -59,6 +59,10 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     nodes: "HashTrieMap[NodeId, records.NodeRecord]" = HashTrieMap()
     coordinators: "HashTrieMap[str, records.CoordinatorRecord]" = HashTrieMap()
     """By address; none where the meta storage is a file of one coordinator."""
+    revoked_certificates: "HashTrieMap[str, records.RevokedCertificateRecord]" = HashTrieMap()
+    """By serial number."""
+    certified_names: "HashTrieMap[str, records.CertifiedNameRecord]" = HashTrieMap()
+    """Of removed nodes, by name."""
     databases: "HashTrieMap[ObjectId, records.DatabaseRecord]" = HashTrieMap()
     database_names: "HashTrieMap[str, ObjectId]" = HashTrieMap()
     tables: "HashTrieMap[ObjectId, TableRecord]" = HashTrieMap()

@@ -12,6 +12,8 @@ _SINGLES: Final = ("cluster", "settings", "counters", "largest_lease")
 _FLAT: Final = (
     "nodes",
     "coordinators",
+    "revoked_certificates",
+    "certified_names",
     "databases",
     "tables",
     "views",

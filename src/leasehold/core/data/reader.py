@@ -40,6 +40,7 @@ FINAL: Final = frozenset(
         ErrorCode.BAD_MESSAGE,
         ErrorCode.BAD_SEGMENT_NAME,
         ErrorCode.BAD_TICKET,
+        ErrorCode.CERTIFICATE_REVOKED,
         ErrorCode.COLUMN_DROPPED,
         ErrorCode.FORBIDDEN,
         ErrorCode.FORKED,

@@ -32,6 +32,7 @@ FINAL: Final = frozenset(
         ErrorCode.BAD_SEGMENT,
         ErrorCode.BAD_TICKET,
         ErrorCode.BAD_TYPE,
+        ErrorCode.CERTIFICATE_REVOKED,
         ErrorCode.FORBIDDEN,
         ErrorCode.FORKED,
         ErrorCode.OTHER_CLUSTER,

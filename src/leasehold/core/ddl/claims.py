@@ -40,7 +40,9 @@ def principal_name(name: str) -> str:
 
 def claims(statement: Definition) -> dict[str, Claim]:  # noqa: PLR0911 - one for each form
     match statement:
-        case statements.AlterCluster() | statements.Rebalance() | statements.AlterNode():
+        case (
+            statements.AlterCluster() | statements.Rebalance() | statements.RevokeCertificate() | statements.AlterNode()
+        ):
             return {CLUSTER: Claim.EXCLUSIVE}
         case statements.CreateDatabase(name=name) | statements.AlterDatabase(name=name):
             return {database_name(name): Claim.EXCLUSIVE}

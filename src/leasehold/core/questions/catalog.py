@@ -17,6 +17,7 @@ CatalogQuestion: TypeAlias = (
     statements.OfRelations
     | statements.ShowCluster
     | statements.ShowRebalance
+    | statements.ShowRevoked
     | statements.ShowPrincipals
     | statements.ShowGrants
 )
@@ -47,6 +48,8 @@ def answer(question: CatalogQuestion, catalog: Catalog, failed_logins: Callable[
             return rows_of(("setting", "value", "range", "meaning"), settings_rows(catalog), catalog)
         case statements.ShowRebalance():
             return rebalance(catalog)
+        case statements.ShowRevoked():
+            return rows_of(("serial",), ((one,) for one in sorted(catalog.revoked_certificates)), catalog)
         case _:
             assert_never(question)
 

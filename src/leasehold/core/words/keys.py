@@ -33,6 +33,8 @@ GRANTS = b"c/grant/"
 LOGINS = b"c/login/"
 HORIZONS = b"c/horizon/"
 QUERIES = b"c/query/"
+REVOKED_CERTIFICATES = b"c/revoked/"
+CERTIFIED_NAMES = b"c/certified/"
 
 
 def node(node_id: NodeId) -> bytes:
@@ -41,6 +43,14 @@ def node(node_id: NodeId) -> bytes:
 
 def coordinator(address: str) -> bytes:
     return COORDINATORS + address.encode()
+
+
+def revoked_certificate(serial: str) -> bytes:
+    return REVOKED_CERTIFICATES + serial.encode()
+
+
+def certified_name(name: str) -> bytes:
+    return CERTIFIED_NAMES + name.encode()
 
 
 def database(object_id: ObjectId) -> bytes:

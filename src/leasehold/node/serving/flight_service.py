@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from leasehold.core.access.callers import Caller, check_caller
+from leasehold.core.access.callers import Caller, check_caller, check_counts
 from leasehold.core.access.rights import user_of
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
@@ -111,6 +111,9 @@ class NodeFlight:
         except (Refused, Forbidden, Unauthenticated):
             return False
         return True
+
+    def check_counts(self, caller: Caller | None) -> None:
+        check_counts(caller, self._published.view)
 
     def get(self, ticket: bytes, caller: Caller | None) -> Outgoing:
         """A scan of one segment, a copy of it for another node, or a scrub."""

@@ -36,6 +36,7 @@ class Removing:
             self.threads,
             office.group,
             end_session=lambda node, error: self.ended.append((node, error.code)),
+            wall_us=lambda: 1_000_000_000,
             recounted_max=recounted_max,
         )
         office.on_commit.append(self.removal.committed)
@@ -58,6 +59,7 @@ def test_a_removal_counts_again_after_more_changes_than_it_looks_through(recount
         assert not removing.done()
         assert (await removing).node == NODE.id
         assert office.catalog.nodes[NODE.id].removed
+        assert office.catalog.certified_names[NODE.name].from_s == 1_000 - 60 + 1
         assert made.threads.censuses == censuses
 
     office_test(work)

@@ -1,9 +1,13 @@
 """What a caller may ask by its certificate, or for lack of one."""
 
+import msgspec
 import pytest
 
-from leasehold.core.access.callers import Caller, CallerRole, check_caller, check_no_stranger
-from leasehold.core.words import messages
+from leasehold.core.access.callers import Caller, CallerRole, check_caller, check_counts, check_founder
+from leasehold.core.catalog.plan import put
+from leasehold.core.membership.removal import tombstone
+from leasehold.core.words import keys, messages
+from leasehold.core.words.records import CertifiedNameRecord, RevokedCertificateRecord
 from leasehold.errors import Forbidden
 from tests.unit.core.access.rights_words import one_catalog
 from tests.unit.core.catalog_words import Ground
@@ -114,12 +118,13 @@ def test_anybody_may_ask_which_cluster_it_is(request_):
     assert refusal(request_, STRANGER) is None
 
 
-def test_a_stranger_gives_no_new_meta_storage_its_cluster():
+@pytest.mark.parametrize(("caller", "code"), [(STRANGER, "OPEN_CLUSTER"), (NODE, "NOT_THIS_NODE")])
+def test_neither_a_stranger_nor_a_node_gives_a_new_meta_storage_its_cluster(caller, code):
     with pytest.raises(Forbidden) as caught:
-        check_no_stranger(STRANGER)
-    assert caught.value.code == "OPEN_CLUSTER"
-    for one in (None, NODE, COORDINATOR, CLIENT, NEIGHBOUR):
-        check_no_stranger(one)
+        check_founder(caller)
+    assert caught.value.code == code
+    for one in (None, COORDINATOR, CLIENT, NEIGHBOUR):
+        check_founder(one)
 
 
 def test_an_error_names_both_who_asks_and_who_it_says_it_is():
@@ -127,3 +132,52 @@ def test_an_error_names_both_who_asks_and_who_it_says_it_is():
         check_caller(OF_THE_NODE[0], OTHER_NODE, OPEN)
     assert "node n2" in caught.value.text
     assert "node n3" in caught.value.text
+
+
+# ---------------------------------------------------------------- certificates that count no more
+
+ALL = (*OF_THE_NODE, REPORT, *OF_PEOPLE, *FOR_ALL)
+REVOKED = OPEN.changed([put(keys.revoked_certificate("1f"), RevokedCertificateRecord(serial="1f"))])
+NAME = put(keys.certified_name("n2"), CertifiedNameRecord(name="n2", from_s=1_000))
+REMOVED = OPEN.changed([*tombstone(OPEN.nodes[2], OPEN), NAME])
+"""Node n2 was removed."""
+SUCCESSOR = REMOVED.changed([put(keys.node(4), msgspec.structs.replace(OPEN.nodes[2], id=4))])
+"""Another node has its name."""
+
+
+@pytest.mark.parametrize("request_", ALL, ids=lambda one: type(one).__name__)
+def test_a_revoked_certificate_is_refused_whatever_it_asks(request_):
+    for role in (CallerRole.NODE, CallerRole.COORDINATOR, CallerRole.CLIENT):
+        assert refusal(request_, Caller(role, "n2", "1f"), REVOKED) == "CERTIFICATE_REVOKED"
+        assert refusal(request_, Caller(role, "n2", "1e"), REVOKED) == refusal(request_, Caller(role, "n2", "1e"))
+    assert refusal(request_, NEIGHBOUR, REVOKED) == refusal(request_, NEIGHBOUR), "whoever shows none, shows no other"
+
+
+def test_who_was_let_in_is_refused_once_its_certificate_counts_no_more():
+    for caller, catalog in ((Caller(CallerRole.CLIENT, "ann", "1f"), REVOKED), (NODE, REMOVED)):
+        check_counts(caller, OPEN)
+        with pytest.raises(Forbidden) as caught:
+            check_counts(caller, catalog)
+        assert caught.value.code == "CERTIFICATE_REVOKED"
+    check_counts(None, REVOKED)
+
+
+def test_a_name_is_free_again_for_a_certificate_that_is_issued_later():
+    older, newer = Caller(CallerRole.NODE, "n2", "1", 999), Caller(CallerRole.NODE, "n2", "2", 1_000)
+    allocate = OF_THE_NODE[0]
+    for request in (allocate, *OF_PEOPLE):
+        assert refusal(request, older, REMOVED) == "CERTIFICATE_REVOKED"
+        assert refusal(request, newer, REMOVED) is None
+    for request in (messages.AskIncarnation(cluster_id=CLUSTER, token=TOKEN, node=4), allocate):
+        assert refusal(request, older, SUCCESSOR) == "CERTIFICATE_REVOKED"
+        assert refusal(request, newer, SUCCESSOR) is None
+    assert refusal(allocate, older) is None, "it was not removed here"
+    for other in (Caller(CallerRole.COORDINATOR, "n2"), Caller(CallerRole.CLIENT, "n2"), OTHER_NODE):
+        assert refusal(OF_PEOPLE[0], other, REMOVED) is None, "the name of a node is free for a user"
+
+
+@pytest.mark.parametrize("request_", [*OF_THE_NODE[1:6], *FOR_ALL], ids=lambda one: type(one).__name__)
+def test_a_removed_node_is_told_that_it_was_removed(request_):
+    """By whoever looks at its id or token next: its certificate is not what a person has to renew first."""
+    assert refusal(request_, NODE, REMOVED) is None
+    assert refusal(request_, OTHER_NODE, REMOVED) == refusal(request_, OTHER_NODE)

@@ -1,11 +1,16 @@
-"""ALTER CLUSTER REBALANCE: what it writes, and when it changes nothing."""
+"""ALTER CLUSTER REBALANCE and REVOKE CERTIFICATE: what they write, and when they change nothing."""
 
 import msgspec
+import pytest
 
 from leasehold.core.catalog.plan import Context
 from leasehold.core.ddl.plans import plan
 from leasehold.core.words import keys
-from leasehold.core.words.statements import Rebalance
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import RevokedCertificateRecord
+from leasehold.core.words.statements import Rebalance, RevokeCertificate
+from leasehold.errors import Refused
+from leasehold.limits.certificates import REVOKED_CERTIFICATES_MAX
 from tests.unit.core.ddl_words import written
 from tests.unit.core.replicas.test_placement import TABLE, ground
 from tests.unit.core.replicas.test_spread import moving_to_four
@@ -41,3 +46,27 @@ def test_a_stop_takes_the_mark_and_all_moves_away():
 
 def test_a_stop_says_that_an_automatic_one_may_begin_again():
     assert "rebalance = 'manual'" in asked(with_setting(moving_to_four(), 1), stops=True).notes[0]
+
+
+def revoked(catalog, serial, *, revokes=True):
+    return plan(RevokeCertificate(serial=serial, revokes=revokes), catalog, Context())
+
+
+def test_a_certificate_is_revoked_once_and_counts_again_once():
+    catalog, key = ground(), keys.revoked_certificate("1f")
+    made = revoked(catalog, "1f")
+    assert written(made.changes) == {key: RevokedCertificateRecord(serial="1f")}
+    assert revoked(catalog, "1f", revokes=False) is None
+    after = catalog.changed(made.changes)
+    assert revoked(after, "1f") is None
+    assert revoked(after, "1f", revokes=False).changes == (Change(key, None),)
+
+
+def test_so_many_certificates_are_revoked_and_no_more():
+    catalog = ground()
+    for number in range(REVOKED_CERTIFICATES_MAX):
+        catalog = catalog.changed(revoked(catalog, f"{number + 1:x}").changes)
+    with pytest.raises(Refused) as caught:
+        revoked(catalog, "ffffffff")
+    assert caught.value.code == "TOO_MANY_CERTIFICATES"
+    assert revoked(catalog, "1", revokes=False) is not None

@@ -16,6 +16,7 @@ from leasehold.core.words.statements import (
     ShowPrincipals,
     ShowProperties,
     ShowRebalance,
+    ShowRevoked,
     ShowTables,
     ShowViews,
 )
@@ -41,6 +42,7 @@ def test_each_question_gets_its_own_answer():
         ShowGrants(): "principal",
         ShowCluster(): "setting",
         ShowRebalance(): "table",
+        ShowRevoked(): "serial",
     }
     for question, column in first_columns.items():
         made = answer(question, catalog, lambda _: 0)

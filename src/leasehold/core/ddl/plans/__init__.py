@@ -56,6 +56,7 @@ _PLANS: Final[dict[type[Definition], Callable[[Any, Catalog, Context], Plan | No
     statements.RevokeRole: rights.revoke_role,
     statements.AlterCluster: cluster.alter_cluster,
     statements.Rebalance: cluster.rebalance,
+    statements.RevokeCertificate: cluster.revoke_certificate,
     statements.AlterNode: nodes.alter_node,
 }
 

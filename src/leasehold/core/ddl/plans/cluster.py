@@ -1,10 +1,16 @@
-"""ALTER CLUSTER: settings, and rebalances."""
+"""ALTER CLUSTER: settings, rebalances, and certificates that count no more."""
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.plan import Context, Plan, counters
+from leasehold.core.catalog.plan import Context, Plan, counters, put
 from leasehold.core.ddl.settings import settings_changes
 from leasehold.core.replicas import spread
-from leasehold.core.words.statements import AlterCluster, Rebalance
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import RevokedCertificateRecord
+from leasehold.core.words.statements import AlterCluster, Rebalance, RevokeCertificate
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.limits.certificates import REVOKED_CERTIFICATES_MAX
 
 
 def alter_cluster(statement: AlterCluster, catalog: Catalog, _context: Context) -> Plan | None:
@@ -22,3 +28,19 @@ def rebalance(statement: Rebalance, catalog: Catalog, _context: Context) -> Plan
         is_auto = spread.is_automatic(catalog)
         notes = ("another one may begin within a minute: ALTER CLUSTER SET rebalance = 'manual'",) if is_auto else ()
     return Plan(changes=changes, counters=counters(catalog), notes=notes)
+
+
+def revoke_certificate(statement: RevokeCertificate, catalog: Catalog, _context: Context) -> Plan | None:
+    """Each process refuses it from the revision of the statement on (`core/access/callers.py`)."""
+    serial, revoked = statement.serial, catalog.revoked_certificates
+    if (serial in revoked) == statement.revokes:
+        return None
+    if statement.revokes and len(revoked) >= REVOKED_CERTIFICATES_MAX:
+        raise Refused(
+            f"{len(revoked)} certificates are revoked, which is the limit",
+            code=ErrorCode.TOO_MANY_CERTIFICATES,
+            hint="ALTER CLUSTER UNREVOKE CERTIFICATE those that have ended, or change the authority",
+        )
+    key = keys.revoked_certificate(serial)
+    change = put(key, RevokedCertificateRecord(serial=serial)) if statement.revokes else Change(key, None)
+    return Plan(changes=(change,), counters=counters(catalog))

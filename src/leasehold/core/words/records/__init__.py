@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from leasehold.core.words.records.base import Record
 from leasehold.core.words.records.cluster import (
+    CertifiedNameRecord,
     ClusterRecord,
     CoordinatorRecord,
     CountersRecord,
@@ -16,6 +17,7 @@ from leasehold.core.words.records.cluster import (
     LargestLeaseRecord,
     LeaderRecord,
     NodeRecord,
+    RevokedCertificateRecord,
     SettingsRecord,
 )
 from leasehold.core.words.records.data import (
@@ -79,6 +81,7 @@ from leasehold.core.words.records.vault import Allocated, Claiming, IdentityReco
 
 _Singles: TypeAlias = ClusterRecord | SettingsRecord | CountersRecord | LargestLeaseRecord | LeaderRecord
 _Processes: TypeAlias = NodeRecord | CoordinatorRecord
+_Certificates: TypeAlias = RevokedCertificateRecord | CertifiedNameRecord
 _Objects: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | BucketRecord | HorizonRecord | DroppedRecord
 _Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord | TransactionRecord
 _Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord
@@ -86,6 +89,15 @@ _Statements: TypeAlias = StatementRecord | ProcedureRecord
 _Log: TypeAlias = LogPosition | LogBody | LogEntry | LogCheckpoint | CheckpointChunk | LogFormatRecord
 _Moves: TypeAlias = MetaMoveRecord | LogFillingRecord
 AnyRecord: TypeAlias = (
-    _Singles | _Processes | _Objects | _Rows | _Principals | _Statements | _Log | _Moves | IdentityRecord
+    _Singles
+    | _Processes
+    | _Certificates
+    | _Objects
+    | _Rows
+    | _Principals
+    | _Statements
+    | _Log
+    | _Moves
+    | IdentityRecord
 )
 """Everything that is stored under a key of its own."""

@@ -131,3 +131,18 @@ class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
     """What it may share a fate with other nodes by, as its process said; empty if it said nothing."""
     end_hash: bytes = b""
     """Of the end proof of this incarnation's process; empty where an older leader let it in."""
+
+
+class CertifiedNameRecord(Record, frozen=True, kw_only=True, tag="certified-name/1"):
+    """The name of a removed node."""
+
+    name: str
+    from_s: int
+    """A certificate of this name counts only if it begins at this time or later, in seconds since 1970 UTC."""
+
+
+class RevokedCertificateRecord(Record, frozen=True, kw_only=True, tag="revoked-certificate/1"):
+    """A certificate that counts no more."""
+
+    serial: str
+    """In lower-case hex, without leading zeros."""

@@ -65,6 +65,7 @@ from leasehold.core.words.statements.questions import (
     ShowProperties,
     ShowRebalance,
     ShowRepairs,
+    ShowRevoked,
     ShowTables,
     ShowViews,
 )
@@ -84,6 +85,15 @@ class Rebalance(Statement, frozen=True, kw_only=True):
     stops: bool
 
 
+class RevokeCertificate(Statement, frozen=True, kw_only=True):
+    """`ALTER CLUSTER REVOKE CERTIFICATE 'serial'` and `ALTER CLUSTER UNREVOKE CERTIFICATE 'serial'`: it counts no more,
+    or does again."""
+
+    serial: str
+    """As in its record."""
+    revokes: bool
+
+
 class AlterNode(Statement, frozen=True, kw_only=True):
     """`ALTER NODE n DRAIN | UNDRAIN`: a node by its name or number gives up its buckets, or may have some again."""
 
@@ -95,7 +105,7 @@ _OfDatabases: TypeAlias = CreateDatabase | AlterDatabase | DropDatabase
 _OfTables: TypeAlias = CreateTable | RenameTable | AlterProperties | DropTable | DeleteRows
 _OfColumns: TypeAlias = AddColumns | RenameColumn | MoveColumn | WidenColumn | SetDefault | DropColumn
 _OfViews: TypeAlias = CreateView | RenameView | DropView
-OfCluster: TypeAlias = AlterCluster | Rebalance | AlterNode
+OfCluster: TypeAlias = AlterCluster | Rebalance | RevokeCertificate | AlterNode
 Definition: TypeAlias = _OfDatabases | _OfTables | _OfColumns | _OfViews | Comment | OfPrincipals | OfCluster
 """Statements that change the catalog, each run as a procedure."""
 Growing: TypeAlias = CreateDatabase | CreateTable | AddColumns | CreateView | CreateUser | CreateRole
@@ -117,7 +127,7 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
 _Listing: TypeAlias = ShowDatabases | ShowTables | ShowViews
 OfRelations: TypeAlias = _Listing | ShowProperties | ShowBuckets | Describe | DescribeDatabase
 _OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowRepairs | ShowProcedures | ShowHistory
-Question: TypeAlias = OfRelations | _OfLeader | ShowRebalance | ShowPrincipals | ShowGrants
+Question: TypeAlias = OfRelations | _OfLeader | ShowRebalance | ShowRevoked | ShowPrincipals | ShowGrants
 """Statements that only read the catalog."""
 
 AnyStatement: TypeAlias = Definition | Question | Explain | CancelProcedure

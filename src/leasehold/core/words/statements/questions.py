@@ -51,6 +51,10 @@ class ShowRepairs(Statement, frozen=True, kw_only=True):
     """`SHOW REPAIRS`: the copies that nodes get, and the buckets that leave nodes."""
 
 
+class ShowRevoked(Statement, frozen=True, kw_only=True):
+    """`SHOW REVOKED CERTIFICATES`."""
+
+
 class ShowProcedures(Statement, frozen=True, kw_only=True):
     """`SHOW PROCEDURES`: the statements that have not ended, and the drops whose files are still being deleted."""
 
