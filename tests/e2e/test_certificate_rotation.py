@@ -3,6 +3,7 @@
 No call fails, and no node stops serving.
 """
 
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -122,3 +123,20 @@ def test_the_cluster_key_is_replaced_under_load(running: RunningCluster, tmp_pat
     rows = running.connect().sql("SHOW NODES")
     seen = rows.columns.index("seen")
     assert [row[seen] for row in rows.rows] == ["ALIVE", "ALIVE"]
+
+
+def test_people_see_until_when_certificates_hold(running: RunningCluster) -> None:
+    tls = running.directory / "tls"
+    with running.connect() as cluster:
+        for question in ("SHOW NODES", "SHOW COORDINATORS"):
+            rows = cluster.sql(question)
+            place = rows.columns.index("certificate")
+            assert all(row[place] for row in rows.rows), rows
+        assert not cluster.status().store_warnings
+        for name in ("node-1", "coordinator"):
+            assert leasehold("ca", "renew", str(tls / "authority"), str(tls / name), "--days", "3").code == 0
+            Process(running.directory / name).signal(signal.SIGHUP)
+        wait_until(lambda: len(cluster.status().store_warnings) == 2)
+    shown = leasehold("status", directory=running.directory).out
+    for name in ("node-1", "coordinator"):
+        assert re.search(f"WARNING: the certificate of {name} ends in [23] days, at 20", shown), shown

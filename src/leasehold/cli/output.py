@@ -46,8 +46,14 @@ class RowsOutput(StrEnum):
     PARQUET = "parquet"
 
 
-def say(line: str) -> None:
-    """One line on stdout."""
+def say(line: str, style: str = "") -> None:
+    """One line on stdout; at a terminal in the `style` of rich."""
+    if style and sys.stdout.isatty():
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(soft_wrap=True).print(Text(line, style))
+        return
     _write(line + "\n")
 
 

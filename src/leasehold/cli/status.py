@@ -90,7 +90,7 @@ def show_status(
             " cluster key (start it with --cluster-key FILE)"
         )
     for warning in status.store_warnings:
-        say(f"WARNING: {warning}")
+        say(f"WARNING: {warning}", style="yellow")
     if status.clock_ahead_ns:
         ahead = render_duration(status.clock_ahead_ns // SECOND_NS * SECOND_NS)
         say(

@@ -162,10 +162,12 @@ class Leader:
             join_wait_ns=self._registration.join_wait_ns,
             anybody_may_join=self._membership.anybody_may_join,
             coordinators=self._roster.rows,
+            coordinator_certificates_end_s=self._roster.certificate_ends_s,
             store_warnings=lambda: storage.warnings,
             replaced_in_ns=self._repair.replaced_in_ns,
             copy_rates=self._repair.copied.rates,
             began_ns=clock.now_ns(),
+            wall_us=self._wall.wall_us,
         )
         self._reports.on_lacked = self._repair.copies.lacks
         self._reports.on_held = self._repair.copies.holds

@@ -14,7 +14,7 @@ from leasehold.core.words.records import CoordinatorRecord
 from leasehold.errors import Definite
 from leasehold.ids import Revision, Term
 from leasehold.metastorage.contract import MetaStorage
-from leasehold.wire.ports import Clock
+from leasehold.wire.ports import CALLER, Clock
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,8 @@ class CoordinatorRoster:
         if self._writer.catalog.coordinators.get(report.address) != record:
             await self._writer.submit(partial(enrol, record))
         # One that the catalog does not show is not noted: nothing would forget it.
-        self._reports.take(report, self._clock.now_ns())
+        caller = CALLER.get()
+        self._reports.take(report, self._clock.now_ns(), None if caller is None else caller.ends_s)
         return CoordinatorReported()
 
     async def forget(self) -> None:
@@ -71,14 +72,20 @@ class CoordinatorRoster:
         """The answer to SHOW COORDINATORS."""
         return coordinators([self._known(one, catalog.revision, now_ns) for one in self._all(catalog)], catalog)
 
+    def certificate_ends_s(self, catalog: Catalog, now_ns: int) -> dict[str, int]:
+        """When the certificates of coordinators end, in seconds since 1970 UTC, by their names."""
+        known = (self._known(one, catalog.revision, now_ns) for one in self._all(catalog))
+        return {one.record.name or one.record.address: one.certificate_ends_s or 0 for one in known}
+
     def _all(self, catalog: Catalog) -> list[CoordinatorRecord]:
         others = {one.address: one for one in catalog.coordinators.values()}
         return sorted((others | {self._me.address: self._me}).values(), key=lambda one: (one.name, one.address))
 
     def _known(self, record: CoordinatorRecord, newest: Revision, now_ns: int) -> KnownCoordinator:
         if record.address == self._me.address:
-            return KnownCoordinator(record, "LEADER", self._term, newest, self._storage.member)
+            ends_s = self._membership.certificate_ends_s()
+            return KnownCoordinator(record, "LEADER", self._term, newest, self._storage.member, ends_s)
         heard = self._reports.last(record.address, now_ns)
         if heard is None:
             return KnownCoordinator(record, "SILENT", None, None, "")
-        return KnownCoordinator(record, "FOLLOWER", self._term, heard.applied, heard.member)
+        return KnownCoordinator(record, "FOLLOWER", self._term, heard.applied, heard.member, heard.certificate_ends_s)

@@ -73,7 +73,11 @@ class Coordinator:
         label: str = "",
         version: str = "",
     ) -> None:
-        self.membership = Membership(keys, certificates=transport is not None and transport.checks_peers)
+        self.membership = Membership(
+            keys,
+            certificates=transport is not None and transport.checks_peers,
+            certificate_ends_s=lambda: None if transport is None else transport.certificate_ends_s,
+        )
         self.name = name
         """The address at which others reach it: the leader record tells it to them."""
         self._label = label

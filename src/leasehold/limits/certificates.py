@@ -20,6 +20,8 @@ CERTIFICATE_RSA_BITS_MIN: Final = 2_048
 CERTIFICATE_CURVE_BITS_MIN: Final = 256
 CERTIFICATES_SHOWN_MAX: Final = 1_000
 """Issued certificates that `leasehold ca show` lists."""
+CERTIFICATE_ENDING_DAYS: Final = 14
+"""Before a certificate ends, people are told."""
 CERTIFICATE_FILES_LOOK_NS: Final = 10 * SECOND_NS
 """How often a process looks whether its certificate was replaced."""
 CERTIFICATE_END_TOLD_NS: Final = MINUTE_NS

@@ -34,6 +34,7 @@ class Host:
     """A machine with one process on it: implements `wire.ports.Transport`, and `serve` as in `wire.rpc`."""
 
     checks_peers = False
+    certificate_ends_s = None
 
     def __init__(self, network: "Network", name: str) -> None:
         self.network = network

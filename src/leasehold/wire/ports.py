@@ -119,6 +119,11 @@ class Transport(Protocol):
     checks_peers: bool
     """Whether both sides of a connection have shown a certificate before anything is sent."""
 
+    @property
+    def certificate_ends_s(self) -> int | None:
+        """When the certificate ends that this side shows, in seconds since 1970 UTC; None if it shows none."""
+        ...
+
     def connect(self, address: str) -> Connection:
         """A connection to `host:port`. Nothing is sent yet, so this never fails."""
         ...

@@ -162,5 +162,10 @@ class GrpcTransport:
         self.checks_peers = tls is not None and tls.now().has_certificate
         self._tls = tls
 
+    @property
+    def certificate_ends_s(self) -> int | None:
+        until = None if self._tls is None else self._tls.now().until
+        return None if until is None else int(until.timestamp())
+
     def connect(self, address: str) -> GrpcConnection:
         return GrpcConnection(address, None if self._tls is None else self._tls.now())

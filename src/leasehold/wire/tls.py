@@ -247,5 +247,7 @@ def _certified(uri: bytes, pem: bytes, authority: str) -> Caller | None:
         return None
     if name.authority != authority:
         return None
-    begins_s = int(certificate.not_valid_before_utc.timestamp())
-    return Caller(CallerRole(name.role.value), name.name, serial_text(certificate), begins_s)
+    begins_s, ends_s = (
+        int(at.timestamp()) for at in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
+    return Caller(CallerRole(name.role.value), name.name, serial_text(certificate), begins_s, ends_s)

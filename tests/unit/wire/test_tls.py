@@ -109,7 +109,8 @@ async def test_a_caller_is_known_with_the_serial_number_and_the_begin_of_its_cer
         await connection.close()
         await server.close()
     [facts, *_] = summarise(pki / "ann", datetime.now(UTC)).certificates
-    assert callers.whole == Caller(CallerRole.CLIENT, "ann", facts.serial, int(facts.not_before.timestamp()))
+    times = (int(at.timestamp()) for at in (facts.not_before, facts.not_after))
+    assert callers.whole == Caller(CallerRole.CLIENT, "ann", facts.serial, *times)
 
 
 async def test_without_tls_nobody_is_known() -> None:

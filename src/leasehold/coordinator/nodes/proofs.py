@@ -1,6 +1,7 @@
 """Proofs with the cluster key at a coordinator: checks those of nodes, makes its own (`core/membership/proofs.py`)."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from leasehold.core.membership.admission import reject_stranger
@@ -13,10 +14,17 @@ log = logging.getLogger(__name__)
 
 class Membership:
     """The proofs of one coordinator process; `keys` is None without a cluster key. With `certificates` members have
-    shown one (`core/access/callers.py`)."""
+    shown one (`core/access/callers.py`). `certificate_ends_s` tells when its own ends, in seconds since 1970 UTC."""
 
-    def __init__(self, keys: ProofKeys | None, *, certificates: bool = False) -> None:
+    def __init__(
+        self,
+        keys: ProofKeys | None,
+        *,
+        certificates: bool = False,
+        certificate_ends_s: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._keys = keys
+        self.certificate_ends_s: Final = certificate_ends_s
         self.anybody_may_join: Final = keys is None and not certificates
         """Whether a process may become a node without a proof."""
         self._addresses: frozenset[str] = frozenset()

@@ -90,6 +90,11 @@ class Sessions:
             if self.connected(node)
         )
 
+    def certificate_ends_s(self) -> dict[NodeId, int]:
+        """When the certificates of connected nodes end, in seconds since 1970 UTC."""
+        open_ = ((node, one.caller) for node, one in self._open.items() if self.connected(node))
+        return {node: caller.ends_s for node, caller in open_ if caller is not None}
+
     @property
     def heard_ns(self) -> int:
         """When the last message came on a session that is open; 0 where none is."""

@@ -7,6 +7,7 @@ from leasehold.coordinator.nodes.sessions import Sessions
 from leasehold.coordinator.nodes.topology import Topology
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.catalog import CatalogQuestion, answer
+from leasehold.core.questions.certificates import ending
 from leasehold.core.questions.nodes import NodeLiveness, buckets_left, node_status, nodes, segments_lacked
 from leasehold.core.questions.repairs import repairs
 from leasehold.core.replicas.copies import Copies
@@ -34,10 +35,12 @@ class Overview:
         join_wait_ns: Callable[[NodeId, int], int],
         anybody_may_join: bool,
         coordinators: Callable[[Catalog, int], Rows],
+        coordinator_certificates_end_s: Callable[[Catalog, int], dict[str, int]],
         store_warnings: Callable[[], tuple[str, ...]],
         replaced_in_ns: Callable[[NodeId], int | None],
         copy_rates: Callable[[int], dict[NodeId, int]],
         began_ns: int,
+        wall_us: Callable[[], int],
     ) -> None:
         self._leasing = leasing
         self._sessions = sessions
@@ -49,6 +52,8 @@ class Overview:
         self._join_wait_ns = join_wait_ns
         self._anybody_may_join = anybody_may_join
         self._coordinators = coordinators
+        self._coordinator_certificates_end_s = coordinator_certificates_end_s
+        self._wall_us = wall_us
         self._store_warnings = store_warnings
         self._replaced_in_ns = replaced_in_ns
         self._copy_rates = copy_rates
@@ -59,7 +64,7 @@ class Overview:
     ) -> Rows:
         """The rows of a SHOW or DESCRIBE. A question that `is_large` may run on another thread."""
         if isinstance(question, ShowNodes):
-            return nodes(self.status(catalog, now_ns), catalog)
+            return nodes(self.status(catalog, now_ns), catalog, self._sessions.certificate_ends_s())
         if isinstance(question, ShowCoordinators):
             return self._coordinators(catalog, now_ns)
         if isinstance(question, ShowRepairs):
@@ -82,8 +87,13 @@ class Overview:
             lacked=() if found is None else segments_lacked(found),
             disks_full=self._sessions.disks_full(),
             session_ends=self._sessions.ends(),
-            store_warnings=self._store_warnings(),
+            store_warnings=(*self._store_warnings(), *self._ending(catalog, now_ns)),
         )
+
+    def _ending(self, catalog: Catalog, now_ns: int) -> tuple[str, ...]:
+        nodes = {catalog.nodes[node].name: ends_s for node, ends_s in self._sessions.certificate_ends_s().items()}
+        ends_s = self._coordinator_certificates_end_s(catalog, now_ns) | nodes
+        return ending(ends_s, self._wall_us() // 1_000_000)
 
     def absences(self, facts: TableFacts, catalog: Catalog, now_ns: int) -> tuple[NodeAbsence, ...]:
         """Those of the nodes of a table that are not heard, or hold no lease."""

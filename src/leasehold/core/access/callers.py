@@ -49,6 +49,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Of the certificate, as in its `RevokedCertificateRecord`."""
     begins_s: int = 0
     """Since when the certificate is valid, in seconds since 1970 UTC."""
+    ends_s: int = 0
+    """Until when."""
 
     def __str__(self) -> str:
         return f"{self.role} {self.name}" if self.name else f"a {self.role}"

@@ -31,6 +31,7 @@ class HeardReport(NamedTuple):
     at_ns: int
     applied: Revision
     member: str
+    certificate_ends_s: int | None
 
 
 class CoordinatorReports:
@@ -40,8 +41,8 @@ class CoordinatorReports:
         self._since_ns = now_ns
         self._heard: dict[str, HeardReport] = {}
 
-    def take(self, report: ReportCoordinator, now_ns: int) -> None:
-        self._heard[report.address] = HeardReport(now_ns, report.applied, report.member)
+    def take(self, report: ReportCoordinator, now_ns: int, certificate_ends_s: int | None = None) -> None:
+        self._heard[report.address] = HeardReport(now_ns, report.applied, report.member, certificate_ends_s)
 
     def last(self, address: str, now_ns: int) -> HeardReport | None:
         """The last report of a coordinator that is not silent."""

@@ -4,12 +4,23 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.questions.certificates import shown_end
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.ids import Revision, Term
 
-COLUMNS: Final = ("name", "address", "role", "term", "applied_revision", "lag", "store_member", "version")
+COLUMNS: Final = (
+    "name",
+    "address",
+    "role",
+    "term",
+    "applied_revision",
+    "lag",
+    "store_member",
+    "version",
+    "certificate",
+)
 
 
 class KnownCoordinator(NamedTuple):
@@ -20,6 +31,7 @@ class KnownCoordinator(NamedTuple):
     term: Term | None
     applied: Revision | None
     member: str
+    certificate_ends_s: int | None = None
 
 
 def coordinators(known: Sequence[KnownCoordinator], catalog: Catalog) -> Rows:
@@ -34,6 +46,7 @@ def coordinators(known: Sequence[KnownCoordinator], catalog: Catalog) -> Rows:
             None if one.applied is None else max(0, catalog.revision - one.applied),
             one.member or None,
             one.record.version,
+            shown_end(one.certificate_ends_s),
         )
         for one in known
     ]

@@ -1,11 +1,13 @@
 """Nodes as people see them: the status of each, SHOW NODES, how far a recovery is."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import HeldLease
+from leasehold.core.questions.certificates import shown_end
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.recovery.progress import in_words, left_in_words, segments_in_words
 from leasehold.core.replicas.copies import Shortfall
@@ -36,6 +38,7 @@ COLUMNS = (
     "seen",
     "drain",
     "rack",
+    "certificate",
 )
 
 
@@ -129,7 +132,8 @@ def segments_lacked(found: Shortfall) -> tuple[Lacked, ...]:
     return tuple(Lacked(node=node, segments=count) for node, count in sorted(found.lacked.items()))
 
 
-def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
+def nodes(status: ClusterStatus, catalog: Catalog, ends_s: Mapping[NodeId, int]) -> Rows:
+    """SHOW NODES. `ends_s` tells when the certificates of connected nodes end, in seconds since 1970 UTC."""
     sessions = {one.node: one.how for one in status.session_ends}
     sessions |= {one.node: "SILENT" if one.silent_ns >= SILENT_SHOWN_NS else "OPEN" for one in status.silences}
     rows: list[Row] = [
@@ -148,6 +152,7 @@ def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
             _disk(one.id, status),
             one.seen,
             *_placing(catalog.nodes.get(one.id), catalog),
+            shown_end(ends_s.get(one.id)),
         )
         for one in status.nodes
     ]

@@ -94,7 +94,7 @@ def render(text: str | None, type_text: str) -> str:
         case Plain("DATE"):
             return f"DATE '{_render_day(int(text))}'"
         case Plain("TIMESTAMP"):
-            return f"TIMESTAMP '{_render_instant(int(text))}'"
+            return f"TIMESTAMP '{render_instant(int(text))}'"
         case _:
             return text
 
@@ -212,7 +212,7 @@ def _render_day(days: int) -> str:
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
-def _render_instant(instant_us: int) -> str:
+def render_instant(instant_us: int) -> str:
     days, rest = divmod(instant_us, _DAY_US)
     seconds, fraction = divmod(rest, 1_000_000)
     text = f"{_render_day(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -94,8 +94,9 @@ def test_the_rows_of_nodes_tell_their_sessions_and_disks():
         session_ends=(SessionEnd(node=3, how="GONE", ago_ns=1),),
         disks_full=(2,),
     )
-    made = nodes(status, Catalog(revision=9))
+    made = nodes(status, Catalog(revision=9), {1: 1_893_456_000})
     rows = [dict(zip(made.columns, row, strict=True)) for row in made.rows]
+    assert [one["certificate"] for one in rows] == ["2030-01-01 00:00:00Z", None, None, None]
     assert [(one["id"], one["session"], one["disk"]) for one in rows] == [
         (1, "OPEN", None),
         (2, "SILENT", "FULL"),

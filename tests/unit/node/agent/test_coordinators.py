@@ -30,6 +30,7 @@ class Answering:
     """A transport: what answers at each address, an error or a message; nobody elsewhere."""
 
     checks_peers = False
+    certificate_ends_s = None
 
     def __init__(self, **answers):
         self.answers = {f"{host}:1": answer for host, answer in answers.items()}

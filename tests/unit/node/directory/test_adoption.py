@@ -44,6 +44,7 @@ class Coordinators:
     """Answers what comes next, and the last of it for ever. Implements `Transport` and `Connection`."""
 
     checks_peers = False
+    certificate_ends_s = None
 
     def __init__(self, *answers: Answer, facts: Answer = FACTS) -> None:
         self._answers = list(answers)

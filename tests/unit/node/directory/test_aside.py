@@ -216,6 +216,7 @@ class Coordinator:
     """Of a cluster that was recovered from an older state. Implements `Transport` and `Connection`."""
 
     checks_peers = False
+    certificate_ends_s = None
 
     def connect(self, address: str) -> "Coordinator":
         assert address

@@ -197,7 +197,8 @@ class ClusterStatus(BaseMessage, frozen=True, kw_only=True, tag="cluster-status/
     """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step
     (`core.data.wallclock`)."""
     store_warnings: tuple[str, ...] = ()
-    """What is wrong with members of the store that coordinators share, a sentence each."""
+    """What is wrong with members of the store that coordinators share, and which certificates end soon, a sentence
+    each."""
 
     @property
     def disks_failing(self) -> tuple[NodeId, ...]:
