@@ -7,6 +7,7 @@ CALLERS = "tests/unit/core/access/test_callers.py"
 CERTIFIED = "tests/scenarios/test_certified.py"
 TLS = "tests/unit/wire/test_tls.py"
 REVOKED = "tests/scenarios/test_revoked.py"
+NAMED = "tests/unit/client/test_named_nodes.py"
 STREAMS = "tests/unit/node/serving/test_revoked_streams.py"
 
 MUTANTS = (
@@ -112,6 +113,18 @@ MUTANTS = (
         rule="a new meta storage gets its cluster from a coordinator or a client",
         edits=(Edit("check_founder", "caller is not None and caller.role is CallerRole.NODE", "False"),),
         hunters=(CALLERS,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="any node in the place of the one that is named",
+        invariant="INV-SERVE-1",
+        rule="a client reads from and writes to the node that its plan names",
+        edits=(
+            Edit(
+                "_Clients._made", "tls.server_name(CertificateRole.NODE, name)", "tls.server_name(CertificateRole.NODE)"
+            ),
+        ),
+        hunters=(NAMED,),
         unseen="a random cluster has no certificates",
     ),
 )

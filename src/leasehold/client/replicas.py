@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import BatchMark, ReadTicket, RowsEnd, StagedSegment, WriteTicket
+from leasehold.core.words.messages import BatchMark, Place, ReadTicket, RowsEnd, StagedSegment, WriteTicket
 from leasehold.errors import Unreachable
 from leasehold.wire.flight import calling, descriptor, expect, reader_to, send, within, writer_to
 from leasehold.wire.flight import ticket as as_ticket
@@ -21,21 +21,21 @@ class FlightReplicas:
         self._schema = schema
         self._tls = tls
 
-    def open(self, address: str, ticket: ReadTicket, timeout_ns: int) -> "FlightBatches":
-        """A call to the replica at `address`; nothing is sent yet."""
-        return FlightBatches(self._schema, self._tls, address, ticket, within(timeout_ns, ticket))
+    def open(self, place: Place, ticket: ReadTicket, timeout_ns: int) -> "FlightBatches":
+        """A call to a replica; nothing is sent yet."""
+        return FlightBatches(self._schema, self._tls, place, ticket, within(timeout_ns, ticket))
 
     async def stage(
         self,
-        address: str,
+        place: Place,
         ticket: WriteTicket,
         share: Sequence[pa.RecordBatch],
         timeout_ns: int,
         on_progress: Callable[[], None],
     ) -> StagedSegment:
-        """Sends rows to the replica at `address`, and waits for its answer."""
-        with calling(address):
-            writer, answers = writer_to(address, self._tls).do_put(
+        """Sends rows to a replica, and waits for its answer."""
+        with calling(place.address):
+            writer, answers = writer_to(place.address, self._tls, place.name).do_put(
                 descriptor(ticket), self._schema, within(timeout_ns, ticket)
             )
             try:
@@ -50,7 +50,7 @@ class FlightReplicas:
                 writer.close()
         if answer is None:
             # A connection that was cut may show as an orderly end without an answer.
-            raise Unreachable(f"{address}: the stream ended without an answer", hint="write the rows again")
+            raise Unreachable(f"{place.address}: the stream ended without an answer", hint="write the rows again")
         return expect(StagedSegment, answer)
 
 
@@ -61,13 +61,13 @@ class FlightBatches:
         self,
         schema: pa.Schema,
         tls: TlsSource | None,
-        address: str,
+        place: Place,
         ticket: ReadTicket,
         options: flight.FlightCallOptions,
     ) -> None:
         self._schema = schema
         self._tls = tls
-        self._address = address
+        self._place = place
         self._ticket = ticket
         self._options = options
         self._stream: flight.FlightStreamReader | None = None
@@ -82,11 +82,12 @@ class FlightBatches:
 
     async def batches(self) -> AsyncGenerator[tuple[pa.RecordBatch | None, BatchMark], None]:
         """The batches that the replica sends. Raises why it stops, unless it sent all of them."""
-        with calling(self._address):
-            self._stream = stream = reader_to(self._address, self._tls).do_get(as_ticket(self._ticket), self._options)
+        with calling(self._place.address):
+            client = reader_to(self._place.address, self._tls, self._place.name)
+            self._stream = stream = client.do_get(as_ticket(self._ticket), self._options)
         try:
             while not self._is_cancelled:
-                with calling(self._address):
+                with calling(self._place.address):
                     if not stream.schema.equals(self._schema, check_metadata=True):
                         raise pa.ArrowInvalid("the replica serves another schema than was asked for")
                     try:

@@ -81,7 +81,7 @@ def _read(
     tls: TlsSource | None,
 ) -> None:
     with calling(node.address):
-        reader = writer_to(node.address, tls).do_get(ticket(request), within(SCRUB_CALL_NS, request))
+        reader = writer_to(node.address, tls, node.name).do_get(ticket(request), within(SCRUB_CALL_NS, request))
         try:
             for chunk in reader:
                 batch: pa.RecordBatch = chunk.data

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.words.messages import BatchMark, ReadTicket, RowsEnd, StagedSegment, WriteTicket
+from leasehold.core.words.messages import BatchMark, Place, ReadTicket, RowsEnd, StagedSegment, WriteTicket
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Unreachable
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
@@ -42,20 +42,20 @@ class SimulatedReplicas:
         self._transport = transport
         self._columns = columns
 
-    def open(self, address: str, ticket: ReadTicket, timeout_ns: int) -> "SimulatedBatches":
-        """A call to the replica at `address`; nothing is sent yet."""
-        return SimulatedBatches(self._transport, address, ticket, timeout_ns)
+    def open(self, place: Place, ticket: ReadTicket, timeout_ns: int) -> "SimulatedBatches":
+        """A call to a replica; nothing is sent yet."""
+        return SimulatedBatches(self._transport, place.address, ticket, timeout_ns)
 
     async def stage(
         self,
-        address: str,
+        place: Place,
         ticket: WriteTicket,
         share: Sequence[ReplicaBatch],
         timeout_ns: int,
         on_progress: Callable[[], None],
     ) -> StagedSegment:
-        """Sends rows to the replica at `address`, and waits for its answer."""
-        connection = self._transport.connect(address)
+        """Sends rows to a replica, and waits for its answer."""
+        connection = self._transport.connect(place.address)
         try:
             async with asyncio.timeout(timeout_ns / SECOND_NS):
                 duplex = await connection.session()
@@ -69,11 +69,11 @@ class SimulatedReplicas:
                     pass  # the node may have said why before it ended the stream
                 answer = await duplex.receive()
         except TimeoutError as error:
-            raise Unreachable(f"{address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
+            raise Unreachable(f"{place.address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
         finally:
             await connection.close()
         if answer is None:
-            raise Unreachable(f"{address}: the stream ended without an answer")
+            raise Unreachable(f"{place.address}: the stream ended without an answer")
         if not isinstance(answer, StagedSegment):
             raise Refused(f"unexpected answer: {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
         return answer

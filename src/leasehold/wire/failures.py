@@ -70,6 +70,7 @@ _PLAIN: Final = (
     ("certificate has expired", "its certificate has expired"),
     ("certificate_verify_failed", "its certificate is not of an authority that is trusted here"),
     ("hostname verification", "it shows the certificate of another process"),
+    ("is not in peer certificate", "it shows the certificate of another process"),
     ("wrong_version_number", "it does not use TLS"),
     (TLS_FAILED, "TLS could not be agreed on with it"),
     (": socket closed", "it closes connections at once, as a process with TLS does when others do without"),

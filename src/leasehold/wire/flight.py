@@ -161,7 +161,7 @@ def from_flight(error: Exception, address: str) -> LeaseholdError:
 
 
 class _Clients:
-    """The connections of this process, one for each address and certificate; calls of all threads share them."""
+    """The connections of this process, one for each address, certificate and name; calls of all threads share them."""
 
     first_pid: int | None = None
     """The process that first used Flight; this one, or one that it was forked from."""
@@ -169,9 +169,9 @@ class _Clients:
     def __init__(self, options: list[tuple[str, str | int]]) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, TlsSource | None], flight.FlightClient] = {}
+        self._clients: dict[tuple[str, Tls | None, str], flight.FlightClient] = {}
 
-    def to(self, address: str, tls: TlsSource | None) -> flight.FlightClient:
+    def to(self, address: str, tls: TlsSource | None, name: str) -> flight.FlightClient:
         if _Clients.first_pid not in {None, os.getpid()}:
             # Flight's gRPC has threads that a fork leaves behind; any call, even of a new client, waits for ever.
             raise Definite(
@@ -182,11 +182,11 @@ class _Clients:
         _Clients.first_pid = os.getpid()
         present = None if tls is None else tls.now()
         with self._lock:
-            client = self._clients.pop((address, present), None)
+            client = self._clients.pop((address, present, name), None)
             if client is None:
                 with calling(address):
-                    client = self._made(address, present)
-            self._clients[address, present] = client
+                    client = self._made(address, present, name)
+            self._clients[address, present, name] = client
             if len(self._clients) > FLIGHT_CLIENTS_MAX:
                 # Calls under way hold it; it is closed after the last of them.
                 del self._clients[next(iter(self._clients))]
@@ -199,14 +199,14 @@ class _Clients:
             for one in [one for one in self._clients if one[0] == address]:
                 del self._clients[one]
 
-    def _made(self, address: str, tls: Tls | None) -> flight.FlightClient:
+    def _made(self, address: str, tls: Tls | None, name: str) -> flight.FlightClient:
         if tls is None:
             return flight.FlightClient(f"grpc://{address}", generic_options=self._options)
         own = {"cert_chain": tls.chain, "private_key": tls.key} if tls.has_certificate else {}
         return flight.FlightClient(
             f"grpc+tls://{tls.door(address)}",
             tls_root_certs=tls.roots,
-            override_hostname=tls.server_name(CertificateRole.NODE),
+            override_hostname=tls.server_name(CertificateRole.NODE, name),
             generic_options=self._options,
             **own,
         )
@@ -216,17 +216,18 @@ _scanning = _Clients(_CLIENT_OPTIONS)
 _watched = _Clients(_WATCHED_OPTIONS)
 
 
-def reader_to(address: str, tls: TlsSource | None = None) -> flight.FlightClient:
+def reader_to(address: str, tls: TlsSource | None = None, name: str = "") -> flight.FlightClient:
     """The connection to `host:port` for scans, made at its first use and kept; never fails for an address that is down.
-    Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang."""
-    return _scanning.to(address, tls)
+    Over TLS, calls fail unless the node of that `name` serves there; without a name, any node. Raises `Definite` with
+    code FORKED in a child of a process that had used Flight, which could only hang."""
+    return _scanning.to(address, tls, name)
 
 
-def writer_to(address: str, tls: TlsSource | None = None) -> flight.FlightClient:
+def writer_to(address: str, tls: TlsSource | None = None, name: str = "") -> flight.FlightClient:
     """As `reader_to`, for a DoPut, and for a DoGet whose bytes are taken as they come. Calls end, even if blocked in a
     write, once the process has answered no ping for FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS. They
     also end if the server sends nothing for FLIGHT_SILENCE_NS although it lives."""
-    return _watched.to(address, tls)
+    return _watched.to(address, tls, name)
 
 
 def is_answering(address: str, timeout_ns: int, tls: TlsSource | None = None) -> bool:

@@ -23,7 +23,7 @@ import grpc
 import msgspec
 
 from leasehold.certificates.files import CA, IDENTITY, check_directory, pem_blocks, read_key_file, read_public_file
-from leasehold.certificates.names import CertificateRole, parse_uri, role_dns_name
+from leasehold.certificates.names import CertificateName, CertificateRole, parse_uri, role_dns_name
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
@@ -75,8 +75,10 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
         """Where this process connects to reach the server at `address`."""
         return address if self.has_certificate else next_port(address)
 
-    def server_name(self, role: CertificateRole) -> str:
-        """What the certificate of any such server is for."""
+    def server_name(self, role: CertificateRole, name: str = "") -> str:
+        """What the certificate of that server is for; without a name, of any server of the role."""
+        if name:
+            return CertificateName(authority=self.authority, role=role, name=name).dns_names[0]
         return role_dns_name(self.authority, role)
 
     def checks_of_coordinators(self) -> tuple[tuple[str, str], ...]:

@@ -87,7 +87,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("reader_to", "writer_to"):
         connect = getattr(flight, name)
         monkeypatch.setattr(
-            replicas, name, lambda address, tls, connect=connect: addresses.append(address) or connect(address, tls)
+            replicas,
+            name,
+            lambda address, tls, name, connect=connect: addresses.append(address) or connect(address, tls, name),
         )
     return addresses
 
@@ -130,9 +132,9 @@ def test_an_append_leaves_a_fenced_replica_at_once_and_does_not_ask_it_for_every
 ) -> None:
     asked: list[str] = []
 
-    def writer_to(address: str, tls: Tls | None) -> FlightClient:
+    def writer_to(address: str, tls: Tls | None, name: str) -> FlightClient:
         asked.append(address)
-        return flight.writer_to(address, tls)
+        return flight.writer_to(address, tls, name)
 
     monkeypatch.setattr(replicas, "writer_to", writer_to)
     pair.node(number).fence()

@@ -95,7 +95,7 @@ def attempt_into(inbox: Inbox[pa.RecordBatch], made: Cluster) -> Attempt[pa.Reco
     """One that was never started."""
     plan = made.plan()
     request = made.read_ticket(plan.segments[0])
-    stream = FlightReplicas(arrow_schema(plan.fields), None).open("n:1", request, 1)
+    stream = FlightReplicas(arrow_schema(plan.fields), None).open(plan.facts.places[0], request, 1)
     return Attempt(NodeId(1), request, 0, stream, inbox, places_of(plan.facts))
 
 

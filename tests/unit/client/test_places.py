@@ -73,7 +73,7 @@ def test_places_only_ever_get_newer_and_stay_those_of_one_table(pair: Cluster) -
     for revision, address in ((known.revision, True), (known.revision, True), (known.revision + 5, False)):
         run(places.look_again())
         assert places.revision == revision
-        assert (places.address(NodeId(2)) is not None) == address
+        assert (places.place(NodeId(2)) is not None) == address
         now[0] += PLACES_AGAIN_NS
 
 
@@ -85,7 +85,7 @@ def test_L15_a_lookup_that_fails_leaves_the_places_as_they_are(pair: Cluster, er
     places = places_of(pair.facts(), refresh)
     run(places.look_again())
     assert places.replicas(BucketNumber(0)) == pair.facts().buckets[0].replicas
-    assert places.address(NodeId(1)) == pair.catalog.nodes[NodeId(1)].address
+    assert places.place(NodeId(1)) == pair.facts().places[0]
     assert error.text in places.nobody("nobody", {}).text
 
 
@@ -137,7 +137,7 @@ def test_R6_of_a_coordinator_that_still_leads_a_lost_state_nothing_is_taken(pair
     places = places_of(known, lambda: facts_at(pair, known.revision + 5, places=()))
     run(places.look_again())
     assert places.revision == known.revision
-    assert places.address(NodeId(1)) is not None
+    assert places.place(NodeId(1)) is not None
 
 
 def test_the_error_says_until_when_and_a_write_when_others_take_over(pair: Cluster) -> None:

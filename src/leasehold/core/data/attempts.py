@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from leasehold.core.data.places import Places
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import RowBatch
-from leasehold.core.words.messages import BatchMark, ReadTicket
+from leasehold.core.words.messages import BatchMark, Place, ReadTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import NodeId
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
@@ -48,8 +48,8 @@ class BatchStream(Protocol[B_co]):
 class Replicas(Protocol[B_co]):
     """How a reader calls replicas."""
 
-    def open(self, address: str, ticket: ReadTicket, timeout_ns: int) -> BatchStream[B_co]:
-        """A call to the replica at `address`. It has a deadline that covers all of it."""
+    def open(self, place: Place, ticket: ReadTicket, timeout_ns: int) -> BatchStream[B_co]:
+        """A call to a replica. It has a deadline that covers all of it."""
         ...
 
 

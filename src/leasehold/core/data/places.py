@@ -12,7 +12,7 @@ from leasehold.core.data.known import Known
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.membership.generations import generation_changed
 from leasehold.core.words.durations import render_duration
-from leasehold.core.words.messages import TableFacts
+from leasehold.core.words.messages import Place, TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision
@@ -68,9 +68,9 @@ class Places:
         """The newest revision at which they were looked up, or that the client has heard of since."""
         return max(self._facts.revision, self.known.revision)
 
-    def address(self, node: NodeId) -> str | None:
+    def place(self, node: NodeId) -> Place | None:
         """Where a node serves, if anybody has said so."""
-        return next((one.address for one in self._facts.places if one.node == node), None)
+        return next((one for one in self._facts.places if one.node == node), None)
 
     def replicas(self, bucket: BucketNumber) -> tuple[NodeId, ...]:
         """The nodes that a bucket is assigned to; none if it is not known."""

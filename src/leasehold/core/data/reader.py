@@ -169,8 +169,8 @@ class SegmentReader(Generic[B]):
         return self._places.nobody(what, self._reasons)
 
     def _ask(self, node: NodeId) -> None:
-        address = self._places.address(node)
-        if address is None:
+        place = self._places.place(node)
+        if place is None:
             self._failed(node, Unreachable("its address is not known", code=ErrorCode.NO_ADDRESS))
             return
         request = ReadTicket(
@@ -188,7 +188,7 @@ class SegmentReader(Generic[B]):
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
         )
-        stream = self._replicas.open(address, request, self._timeout_ns)
+        stream = self._replicas.open(place, request, self._timeout_ns)
         attempt = Attempt(node, request, self._now_ns(), stream, self._inbox, self._places)
         self._attempts[node] = attempt
         # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process. So the

@@ -19,7 +19,7 @@ from leasehold.core.data.attempts import B, Batch
 from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.data.places import Places, silent
 from leasehold.core.data.runtime import ConditionVariable, Runtime
-from leasehold.core.words.messages import StagedSegment, TableFacts, WriteTicket
+from leasehold.core.words.messages import Place, StagedSegment, TableFacts, WriteTicket
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
@@ -61,13 +61,13 @@ class StagesRows(Protocol[B_contra]):
 
     async def stage(
         self,
-        address: str,
+        place: Place,
         ticket: WriteTicket,
         share: Sequence[B_contra],
         timeout_ns: int,
         on_progress: Callable[[], None],
     ) -> StagedSegment:
-        """Sends rows to the replica at `address`: its answer. `on_progress` is called when it has taken some of them.
+        """Sends rows to a replica: its answer. `on_progress` is called when it has taken some of them.
 
         Raises why it declined, `Unreachable` where it has not answered within `timeout_ns`.
         """
@@ -253,24 +253,25 @@ class RowSender(Generic[B]):
         return None
 
     def _ask(self, sending: _Sending[B], node: NodeId) -> None:
-        address = self._places.address(node)
-        if address is None:
+        place = self._places.place(node)
+        if place is None:
             sending.reasons[node] = Unreachable("its address is not known", code=ErrorCode.NO_ADDRESS)
             sending.hedging.failed(node)
             return
         # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process.
-        self._runtime.start(self._attempt(sending, node, address), name=f"append to node {node}")
+        self._runtime.start(self._attempt(sending, place), name=f"append to node {node}")
 
-    async def _attempt(self, sending: _Sending[B], node: NodeId, address: str) -> None:
+    async def _attempt(self, sending: _Sending[B], place: Place) -> None:
+        node = place.node
         began_ns = self._now_ns()
         what: StagedSegment | Exception
         try:
-            what = await self._call(sending, address, lambda: sending.put((node, began_ns, None)))
+            what = await self._call(sending, place, lambda: sending.put((node, began_ns, None)))
         except Exception as error:  # noqa: BLE001 it is raised where the answer is waited for
             what = error
         sending.put((node, began_ns, what))
 
-    async def _call(self, sending: _Sending[B], address: str, on_progress: Callable[[], None]) -> StagedSegment:
+    async def _call(self, sending: _Sending[B], place: Place, on_progress: Callable[[], None]) -> StagedSegment:
         ticket = WriteTicket(
             cluster_id=self._facts.cluster_id,
             transaction=self._transaction,
@@ -282,7 +283,7 @@ class RowSender(Generic[B]):
             login=self._login,
         )
         rows = sum(batch.num_rows for batch in sending.share)
-        staged = await self._replicas.stage(address, ticket, sending.share, STAGE_CALL_NS, on_progress)
+        staged = await self._replicas.stage(place, ticket, sending.share, STAGE_CALL_NS, on_progress)
         if (staged.id, staged.bucket, staged.rows) != (ticket.segment, sending.bucket, rows) or not staged.holders:
-            raise Refused(f"{address} confirmed other rows than it was sent", code=ErrorCode.BAD_ANSWER)
+            raise Refused(f"{place.address} confirmed other rows than it was sent", code=ErrorCode.BAD_ANSWER)
         return staged

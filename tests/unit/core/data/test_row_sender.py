@@ -82,18 +82,18 @@ class Replicas:
 
     async def stage(
         self,
-        address: str,
+        place: Place,
         ticket: WriteTicket,
         share: Sequence[ReplicaBatch],
         timeout_ns: int,
         on_progress: Callable[[], None],
     ) -> StagedSegment:
         assert timeout_ns > 0
-        self.asked.append((address, ticket.bucket, self._runtime.now_ns()))
+        self.asked.append((place.address, ticket.bucket, self._runtime.now_ns()))
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         try:
-            return await self._act(address, answer(ticket, share))
+            return await self._act(place.address, answer(ticket, share))
         finally:
             self.at_once -= 1
 
