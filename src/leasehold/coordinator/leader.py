@@ -26,7 +26,7 @@ from leasehold.coordinator.replicas.reports import NodeReports
 from leasehold.coordinator.roster import CoordinatorRoster
 from leasehold.coordinator.statements.execution import Execution
 from leasehold.coordinator.statements.procedures import Procedures
-from leasehold.coordinator.succession import Succession
+from leasehold.coordinator.succession import WantedSuccessor
 from leasehold.coordinator.upkeep.housekeeping import Housekeeping
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.upkeep.scrub import scrub
@@ -102,7 +102,7 @@ class Leader:
             strangers=catalog.cluster.strangers,
         )
         """The leases of this term, to look at."""
-        self.succession: Final = Succession(leadership)
+        self.succession: Final = WantedSuccessor(leadership)
         """The end that an operator wants."""
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
         self._leasing = Leasing(self.grantor, clock)

@@ -10,7 +10,7 @@ from leasehold.ids import NODE_ADDRESS
 from leasehold.metastorage.contract import Leadership
 
 
-class Succession:
+class WantedSuccessor:
     """Of one leader."""
 
     def __init__(self, leadership: Leadership) -> None:
