@@ -250,6 +250,13 @@ def _check_gossip(values: Mapping[str, Value], listen: str) -> None:
             )
 
 
+def own_keys(file: Path) -> tuple[bool, bool]:
+    """Whether a file has a key that only nodes have, and one that only coordinators have. Raises `BadSettings`."""
+    names = _table(_content(file), str(file)).keys()
+    nodes, coordinators = ({key.name for key in keys} for keys in (NODE_KEYS, COORDINATOR_KEYS))
+    return bool(names & (nodes - coordinators)), bool(names & (coordinators - nodes))
+
+
 def keys_of(role: ProcessRole) -> tuple[ConfigKey, ...]:
     """The keys of a kind of process, `dir` first."""
     return NODE_KEYS if role == "node" else COORDINATOR_KEYS
@@ -270,6 +277,17 @@ def _content(file: Path) -> bytes:
 
 def read_config(role: ProcessRole, content: bytes, *, where: str, base: Path) -> dict[str, Value]:
     """The values of a file by key; relative paths are relative to `base`. Raises `BadSettings` with code BAD_CONFIG."""
+    keys = {key.name: key for key in keys_of(role)}
+    values: dict[str, Value] = {}
+    for name, value in _table(content, where).items():
+        if name not in keys:
+            raise _unknown(role, where, name)
+        checked = _checked(keys[name], value, f"{where}: {name}")
+        values[name] = base / checked if isinstance(checked, Path) else checked
+    return values
+
+
+def _table(content: bytes, where: str) -> dict[str, object]:
     if len(content) > CONFIG_BYTES_MAX:
         raise _bad(
             where,
@@ -277,18 +295,10 @@ def read_config(role: ProcessRole, content: bytes, *, where: str, base: Path) ->
             hint="shorten the file; a configuration is a few lines",
         )
     try:
-        table = tomllib.loads(content.decode())
+        return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"it is not valid TOML: {error}"
         raise _bad(where, why[:CONFIG_SHOWN_MAX], hint="write lines such as listen = '127.0.0.1:7400'") from error
-    keys = {key.name: key for key in keys_of(role)}
-    values: dict[str, Value] = {}
-    for name, value in table.items():
-        if name not in keys:
-            raise _unknown(role, where, name)
-        checked = _checked(keys[name], value, f"{where}: {name}")
-        values[name] = base / checked if isinstance(checked, Path) else checked
-    return values
 
 
 def _unknown(role: ProcessRole, where: str, name: str) -> BadSettings:

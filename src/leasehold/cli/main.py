@@ -26,6 +26,7 @@ from leasehold.cli.backup import restore as restore_command
 from leasehold.cli.ca import ca as ca_commands
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
+from leasehold.cli.doctor import doctor as doctor_command
 from leasehold.cli.leader import leader as leader_commands
 from leasehold.cli.meta_storage import meta as meta_commands
 from leasehold.cli.node import node as node_commands
@@ -77,6 +78,7 @@ app.add_typer(node_commands, name="node")
 app.add_typer(service_commands, name="service")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
+app.command("doctor")(doctor_command)
 app.command("backup")(backup_command)
 app.command("restore")(restore_command)
 app.command("recover")(recover_command)

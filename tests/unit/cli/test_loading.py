@@ -45,6 +45,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("ca issue {nothing} --to {made}", set()),
         ("ca show {nothing}", {"asyncio", "cryptography"}),
         ("service print --node", set()),
+        ("doctor --config {nothing}", set()),
         ("--help", {"rich"}),
         ("--version", set()),
         ("status --help", {"rich"}),
