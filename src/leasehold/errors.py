@@ -110,6 +110,12 @@ class WrongPassword(Unauthenticated):
     default_code = ErrorCode.WRONG_PASSWORD
 
 
+class WrongUserToken(Unauthenticated):
+    """A token of nobody, of another user, or of the past: the error does not say which."""
+
+    default_code = ErrorCode.WRONG_USER_TOKEN
+
+
 class Fenced(Definite):
     """The node can't prove that its view is current; another replica may serve."""
 

@@ -47,6 +47,8 @@ Nonce = NewType("Nonce", str)
 """128 random bits in hex, one attempt to join."""
 LoginToken = NewType("LoginToken", str)
 """128 random bits in hex: whoever holds it has logged in. A secret."""
+UserToken = NewType("UserToken", str)
+"""256 random bits as text: whoever holds it may log in as its user. A secret."""
 StatementId = NewType("StatementId", str)
 """128 bits in hex, chosen by the client: asking again with it tells the true outcome."""
 TransactionId = NewType("TransactionId", str)
@@ -62,6 +64,8 @@ ChainHash = NewType("ChainHash", bytes)
 
 HEX_128 = re.compile(r"[0-9a-f]{32}")
 SERIAL = re.compile(r"[0-9a-f]{1,40}")
+USER_TOKEN = re.compile(r"lht_[0-9a-f]{64}")
+"""Its beginning shows what it is to whoever finds it, and keeps it from being taken for its hash."""
 SEGMENT_NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -79,6 +83,11 @@ def read_serial(text: str) -> str | None:
 def is_hex_128(text: str) -> bool:
     """Whether `text` is exactly 128 bits in lower-case hex."""
     return HEX_128.fullmatch(text) is not None
+
+
+def is_user_token(text: str) -> bool:
+    """Whether `text` is a well-formed token of a user."""
+    return USER_TOKEN.fullmatch(text) is not None
 
 
 def is_segment_id(text: str) -> bool:

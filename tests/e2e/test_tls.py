@@ -64,6 +64,7 @@ class Tap:
         self._to = host, int(port)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._moving: list[threading.Thread] = []
+        self._open = [self._listening]
         self.address = f"127.0.0.1:{self._listening.getsockname()[1] - 1}"
         """For a client that shows no certificate: it goes to the next port."""
         self.seen = bytearray()
@@ -74,9 +75,10 @@ class Tap:
 
     def __exit__(self, *_: object) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for one in self._moving:
-            one.join(30)
+        for moving in self._moving:
+            moving.join(30)
+        for one in self._open:
+            one.close()
 
     def _start(self, work: Callable[..., None], *words: socket.socket) -> None:
         self._moving.append(threading.Thread(target=work, args=words, daemon=True))
@@ -87,6 +89,7 @@ class Tap:
             while True:
                 near, _ = self._listening.accept()
                 far = socket.create_connection(self._to)
+                self._open += near, far
                 self._start(self._move, near, far)
                 self._start(self._move, far, near)
 

@@ -16,6 +16,7 @@ from tests.mutants import (
     scans,
     statements,
     tables,
+    tokens,
 )
 
 MUTANTS = (
@@ -34,4 +35,5 @@ MUTANTS = (
     *statements.MUTANTS,
     *runs.MUTANTS,
     *people.MUTANTS,
+    *tokens.MUTANTS,
 )

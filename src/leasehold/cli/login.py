@@ -8,10 +8,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
 
+from leasehold.cli.options import DEFAULT_DIR, DIR_VARIABLE
 from leasehold.cli.output import Retrying
 from leasehold.cli.statement import read_timeout_s
 from leasehold.client.coordinators import Coordinators
-from leasehold.client.credentials import PASSWORD_VARIABLE
+from leasehold.client.credentials import CREDENTIALS_VARIABLE, PASSWORD_VARIABLE, USER_VARIABLE
 
 C = TypeVar("C", bound=Coordinators)
 
@@ -25,18 +26,23 @@ def connected(
     timeout: str | None = None,
     on_new_id: Callable[[str], None] = lambda _: None,
 ) -> Generator[C]:
-    """A client of the cluster in a directory, for `user`. At a terminal, it asks for a password that is not set.
+    """A client of the cluster in a directory, for `user`. At a terminal, it asks for a password that is not set. A file
+    of credentials says who and where, unless the command line does.
 
     A terminal shows which process does not answer, and for how long it is asked again: for `timeout`.
     """
     timeout_s = read_timeout_s(timeout)
     password: str | None = None
+    target: Path | None = directory
+    if os.environ.get(CREDENTIALS_VARIABLE):
+        user = None if user == os.environ.get(USER_VARIABLE) else user
+        target = None if directory == Path(os.environ.get(DIR_VARIABLE) or DEFAULT_DIR) else directory
     if user and PASSWORD_VARIABLE not in os.environ and sys.stdin.isatty():
         password = getpass.getpass(f"password of {user}: ", stream=sys.stderr)
     with (
         Retrying() as told,
         kind(
-            directory, user=user, password=password, timeout=timeout_s, on_retry=told.update, on_new_id=on_new_id
+            target, user=user, password=password, timeout=timeout_s, on_retry=told.update, on_new_id=on_new_id
         ) as cluster,
     ):
         yield cluster

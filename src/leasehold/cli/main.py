@@ -57,8 +57,10 @@ from leasehold.cli.options import (
 )
 from leasehold.cli.output import Output, Retrying, RowsOutput, note, report, say, show_answer
 from leasehold.cli.service import service as service_commands
+from leasehold.cli.token import token as token_commands
 from leasehold.cli.up import up as up_command
 from leasehold.cli.vault import vault as vault_commands
+from leasehold.client.credentials import CREDENTIALS_VARIABLE
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import ExitCode, LeaseholdError, NotFound
 from leasehold.ids import StatementId
@@ -76,6 +78,7 @@ app.add_typer(leader_commands, name="leader")
 app.add_typer(meta_commands, name="meta")
 app.add_typer(node_commands, name="node")
 app.add_typer(service_commands, name="service")
+app.add_typer(token_commands, name="token")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
 app.command("doctor")(doctor_command)
@@ -94,11 +97,21 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def leasehold(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback shows it
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials",
+            envvar=CREDENTIALS_VARIABLE,
+            help="A file that `token create` made: where the cluster is, and who asks.",
+        ),
+    ] = None,
 ) -> None:
     """Leasehold: replicated tables on the local disks of a few machines, for Spark."""
+    if credentials is not None:
+        os.environ[CREDENTIALS_VARIABLE] = str(credentials)
 
 
 # ---------------------------------------------------------------- a cluster on this machine

@@ -8,6 +8,7 @@ import typer
 
 from leasehold.cli.output import Output
 from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
+from leasehold.client.locate import TARGET_DEFAULT
 from leasehold.client.trust import TLS_VARIABLE
 from leasehold.errors import BadSettings
 
@@ -25,7 +26,8 @@ def _directory(variable: str, help: str, *short: str) -> Any:  # noqa: A002 - ty
     return typer.Option("--dir", *short, envvar=variable, help=help, parser=read_directory, metavar="PATH")
 
 
-Dir = Annotated[Path, _directory("LEASEHOLD_DIR", "The directory of the cluster.", "-d")]
+DIR_VARIABLE: Final = "LEASEHOLD_DIR"
+Dir = Annotated[Path, _directory(DIR_VARIABLE, "The directory of the cluster.", "-d")]
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
 User = Annotated[
     str | None,
@@ -38,7 +40,7 @@ Asking = Annotated[
     typer.Option("--timeout", help="How long to retry while no process answers, such as 10s.", show_default="30s"),
 ]
 NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
-DEFAULT_DIR: Final = Path("leasehold-data")
+DEFAULT_DIR: Final = Path(TARGET_DEFAULT)
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", envvar=CONFIG_VARIABLE, help="A TOML file; flags and variables override it.")

@@ -277,18 +277,21 @@ class View:
 
 
 def connect(
-    target: str | Path = "leasehold-data",
+    target: str | Path | None = None,
     *,
     user: str | None = None,
     password: str | None = None,
     timeout: float | None = None,
     tls: str | Path | None = None,
+    credentials: str | Path | None = None,
 ) -> Cluster:
     """Connects to a cluster by its coordinator's `host:port`, or by the directory of `leasehold up`.
 
-    If the cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. While no
+    `credentials` is a file that `leasehold token create` made, by default $LEASEHOLD_CREDENTIALS; it says what is not
+    given here. Else the default is the directory `leasehold-data`. If the cluster has users, `user` and `password` log
+    in, else the file, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD, else the certificate of the connection. While no
     coordinator leads, or no replica of a bucket answers, each call asks again for `timeout` seconds, by default 30.
     Then it raises `Unreachable`, or an error that fits the request better. The time starts again after each answer, so
     a call that makes progress may take longer. `tls` is as in `client.trust.trusted_by`.
     """
-    return Cluster(target, user=user, password=password, timeout=timeout, tls=tls)
+    return Cluster(target, user=user, password=password, timeout=timeout, tls=tls, credentials=credentials)

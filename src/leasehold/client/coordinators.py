@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from leasehold.client.coordinator_check import check_of
-from leasehold.client.credentials import Credentials
-from leasehold.client.locate import locate
+from leasehold.client.credentials import Credentials, find_credentials
+from leasehold.client.locate import TARGET_DEFAULT, locate
 from leasehold.client.login import LoginConnection
 from leasehold.client.threads import THREADS, Refresh
+from leasehold.client.tokens import create_token_text, new_user_token
 from leasehold.client.trust import WITHOUT_TLS, trusted_by
 from leasehold.core.data.asking import Asking, Told
 from leasehold.core.data.backup import BackupTarget, take_backup
@@ -55,7 +56,7 @@ from leasehold.core.words.messages import (
     WaitingFor,
 )
 from leasehold.errors import LeaseholdError, OutcomeUnknown
-from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
+from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId, UserToken
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
@@ -91,12 +92,13 @@ class Coordinators:
     gets what was answered and for how many seconds more it is asked, then None once an answer has come; from any
     thread. `on_new_id` gets each id that is drawn for a statement or a write transaction, before anything is sent under
     it. `known` is what another client of this cluster knows already.
-    `tls` is as in `client.trust.trusted_by`.
+    `credentials` is a file, by default that of $LEASEHOLD_CREDENTIALS: it says what is not given here
+    (`client/credentials.py`). `tls` is as in `client.trust.trusted_by`.
     """
 
     def __init__(
         self,
-        target: str | Path,
+        target: str | Path | None,
         *,
         user: str | None = None,
         password: str | None = None,
@@ -106,7 +108,13 @@ class Coordinators:
         on_new_id: Callable[[str], None] = lambda _: None,
         known: Known | None = None,
         tls: str | Path | None = None,
+        credentials: str | Path | None = None,
     ) -> None:
+        file = find_credentials(credentials)
+        if target is None:
+            target = TARGET_DEFAULT if file is None else file.address
+        if tls is None and file is not None:
+            tls = file.ca
         self.asking = Asking.of(timeout, on_retry)
         self._on_new_id = on_new_id
         self.target = str(target)
@@ -118,7 +126,7 @@ class Coordinators:
         """How servers are checked, and what they are shown; None without TLS."""
         self._connection = LoginConnection(
             partial(BlockingConnection, tls=self.tls),
-            Credentials(user, password),
+            Credentials(user, password, file, has_certificate=self.tls is not None and self.tls.has_certificate),
             token,
             partial(check_of, target),
         )
@@ -200,6 +208,13 @@ class Coordinators:
             on_wait=on_wait,
         )
         return run(steps)
+
+    def create_token(self, name: str, user: str, *, expires: str | None = None) -> UserToken:
+        """Makes a token with which programs log in as `user`, for as long as `expires` says ('30d'), and returns it.
+        Nothing shows it again: the cluster is told only its hash. Raises as `sql`."""
+        token = new_user_token()
+        self.sql(create_token_text(token, name, user, expires))
+        return token
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         """Runs an INSERT; None for any other statement, or if this client can't write rows."""

@@ -13,6 +13,8 @@ from leasehold.ids import ClusterId
 CLUSTER_FILE = "cluster.json"
 COORDINATOR: Final = "coordinator"
 """The name and the folder of the coordinator in a cluster on this machine that has one."""
+TARGET_DEFAULT: Final = "leasehold-data"
+"""The directory of `leasehold up`, if it is given none."""
 KEY_FILE = "cluster.key"
 """The cluster key of a cluster on this machine, beside its cluster file."""
 

@@ -1,8 +1,8 @@
 """The connections of a client to coordinators: it asks for a proof before it sends a secret, and logs out at the end.
 
-With a `CoordinatorCheck`, a coordinator has to prove itself before it is sent a password, a login or the text of a
-statement, which may hold a password. Another process may take the port later, so it has to prove itself again for each
-password, after each request without an answer, and COORDINATOR_PROOF_NS after the last proof.
+With a `CoordinatorCheck`, a coordinator has to prove itself before it is sent a password, a token, a login or the text
+of a statement, which may hold a password. Another process may take the port later, so it has to prove itself again for
+each password or token, after each request without an answer, and COORDINATOR_PROOF_NS after the last proof.
 
 `close` ends a login that was made here, unless other processes go on with its token. A process that only got a token,
 such as a Spark worker, does not log out.
@@ -17,7 +17,7 @@ from leasehold.client.credentials import Credentials
 from leasehold.client.threads import THREADS
 from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.data.coordinator_calls import LoginCalls
-from leasehold.core.words.messages import ClientRequest, Execute, Login, LogOut, Message
+from leasehold.core.words.messages import AnyLogin, ClientRequest, Execute, LogOut, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import LoginToken
@@ -48,7 +48,7 @@ class _ProvenConnection:
             )
         if self._check is not None and is_secret:
             asked_ns = THREADS.now_ns()
-            if isinstance(request, Login | LogOut) or asked_ns >= self._proven_until_ns:
+            if isinstance(request, AnyLogin | LogOut) or asked_ns >= self._proven_until_ns:
                 try:
                     self._check(self.connection, min(CALL_TIMEOUT_NS, timeout_ns))
                 except Unreachable as error:
@@ -128,6 +128,6 @@ class LoginConnection:
 
 
 def _is_secret(request: Message) -> bool:
-    if isinstance(request, Login | LogOut | Execute):
+    if isinstance(request, AnyLogin | LogOut | Execute):
         return True
     return isinstance(request, ClientRequest) and request.login is not None

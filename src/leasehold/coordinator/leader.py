@@ -149,7 +149,7 @@ class Leader:
         self._registration = Registration(
             storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
         )
-        self._logins = Logins(self._writer, clock, passwords, entropy)
+        self._logins = Logins(self._writer, clock, passwords, entropy, self._wall.wall_us)
         self._roster = CoordinatorRoster(storage, self._writer, clock, membership, me, leadership.term)
         self._overview = Overview(
             self._leasing,
@@ -242,8 +242,8 @@ class Leader:
                 return self._sessions.process_ended(request)
             case messages.ReportCoordinator():
                 return await self._roster.take(request)
-            case messages.Login():
-                return await self._logins.log_in(request, PEER.get())
+            case messages.Login() | messages.LogInByToken() | messages.LogInByCertificate():
+                return await self._logins.log_in(request, PEER.get(), CALLER.get())
             case messages.LogOut():
                 return await self._logins.log_out(request)
             case messages.AskStatus():
@@ -328,7 +328,7 @@ class Leader:
 
     async def _settled(self, request: Message) -> None:
         """Returns once a client may be answered: it may have heard of what is under way from a follower."""
-        if isinstance(request, messages.ClientRequest | messages.Login | messages.LogOut):
+        if isinstance(request, messages.ClientRequest | messages.AnyLogin | messages.LogOut):
             await self._writer.settled()
 
     def _admit(self, request: Message) -> None:

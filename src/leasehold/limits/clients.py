@@ -83,3 +83,4 @@ TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
 """Of each address that a fenced node names, so that a bucket's other replicas fit into one error."""
 STATUS_TABLES_SHOWN: Final = 30
 """Tables, and risks, that `leasehold status --tables` shows: one screen."""
+CREDENTIALS_FILE_BYTES_MAX: Final = 65_536

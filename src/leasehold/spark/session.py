@@ -25,6 +25,7 @@ from leasehold.limits.segments import BATCH_ROWS
 from leasehold.limits.units import SECOND_NS
 from leasehold.spark.source import (
     CLUSTER_OPTION,
+    CREDENTIALS_OPTION,
     FORMAT,
     PASSWORD_OPTION,
     TABLE_OPTION,
@@ -39,6 +40,8 @@ from leasehold.wire.entropy import SystemEntropy
 
 CLUSTER_SETTING: Final = "spark.leasehold.cluster"
 """The session's cluster, for `table` and `attach`."""
+CREDENTIALS_SETTING: Final = "spark.leasehold.credentials"
+"""The session's file of credentials, if it has one."""
 
 JAVA_VERSION_MIN: Final = 17
 JAVA_HINT: Final = (
@@ -79,18 +82,26 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex{none}
 
 
 def session(
-    app_name: str = "leasehold", *, cluster: str | Path | None = None, master: str = "local[2]", **conf: str
+    app_name: str = "leasehold",
+    *,
+    cluster: str | Path | None = None,
+    credentials: str | Path | None = None,
+    master: str = "local[2]",
+    **conf: str,
 ) -> SparkSession:
     """The running session, or a new one, in which `format("leasehold")` reads and writes the tables of `cluster`.
 
-    `cluster` is a directory, or host:port of coordinators with commas between them; default $LEASEHOLD_CLUSTER, else
-    `leasehold-data`. `conf` are Spark settings (`**{"spark.driver.memory": "4g"}`) and override ours. Call it again in
-    every thread that writes. Raises `BadSettings` without Java 17 or newer.
+    `cluster` is a directory, or host:port of coordinators with commas between them; default what `credentials` says,
+    $LEASEHOLD_CLUSTER, else `leasehold-data`. `credentials` is a file that `leasehold token create` made, on this
+    machine; default the setting `spark.leasehold.credentials`, else $LEASEHOLD_CREDENTIALS. `conf` are Spark settings
+    (`**{"spark.driver.memory": "4g"}`) and override ours. Call it again in every thread that writes. Raises
+    `BadSettings` without Java 17 or newer.
     """
     _require_java()
-    target = anchored(cluster or default_cluster())
     local = master.startswith("local")
-    settings = {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **conf, CLUSTER_SETTING: target}
+    settings = {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **conf}
+    if credentials is not None:
+        settings[CREDENTIALS_SETTING] = str(Path(credentials).absolute())
     with _log_settings() as log_settings, _environment(local=local), started_without_fork():
         options = "spark.driver.extraJavaOptions"
         settings[options] = f"{settings.get(options, '')} -Dlog4j2.configurationFile={log_settings.as_uri()}".strip()
@@ -105,7 +116,10 @@ def session(
     # Spark 4.3 looks up Python sinks in the active session of the calling thread. A new thread has none.
     java: Any = spark
     java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
-    spark.dataSource.register(bound_to(target))
+    file = _file(spark)
+    target = anchored(cluster or default_cluster(file))
+    spark.conf.set(CLUSTER_SETTING, target)
+    spark.dataSource.register(bound_to(target, file))
     return spark
 
 
@@ -124,8 +138,8 @@ def table(
     cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises `NotFound`
     for a table or column that is not there, `Unauthenticated`, `Unreachable`.
     """
-    with Cluster(_target(spark, cluster), user=user, password=password) as connection:
-        return _table(spark, connection, name, columns, _credentials(user, password))
+    with _connected(spark, cluster, user, password) as connection:
+        return _table(spark, connection, name, columns, _credentials(spark, user, password))
 
 
 def view(
@@ -144,11 +158,11 @@ def view(
     from leasehold.sql.binder import words  # noqa: PLC0415 - every worker imports this package
     from leasehold.sql.views import written  # noqa: PLC0415 - every worker imports this package
 
-    with Cluster(_target(spark, cluster), user=user, password=password) as connection:
+    with _connected(spark, cluster, user, password) as connection:
         facts = connection.view_facts(name)
         called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
         through = ",".join(str(one.view) for one in facts.views)
-        options = {THROUGH_OPTION: through, **_credentials(user, password)}
+        options = {THROUGH_OPTION: through, **_credentials(spark, user, password)}
         frame: DataFrame | None = None
         try:
             for one in facts.tables:
@@ -178,7 +192,7 @@ def attach(
     INTO` works on them. `user` and `password` are as in `table`. Raises `AlreadyExists`, and makes no view, if two
     tables would share one (`a.b_c` and `a_b.c`).
     """
-    with Cluster(_target(spark, cluster), user=user, password=password) as connection:
+    with _connected(spark, cluster, user, password) as connection:
         listed = connection.sql("SHOW TABLES")
         assert isinstance(listed, Rows), "SHOW answers rows"
         views: dict[str, str] = {}
@@ -191,7 +205,7 @@ def attach(
                     hint=f'take one of them with leasehold.spark.table(spark, "{qualified}")',
                 )
         names = [qualified.replace(".", "_") for qualified in views.values()]
-        shared = {CLUSTER_OPTION: connection.target, **_credentials(user, password)}
+        shared = {CLUSTER_OPTION: connection.target, **_credentials(spark, user, password)}
         for view, qualified in zip(names, views.values(), strict=True):
             options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")
@@ -211,9 +225,9 @@ def _table(
     return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.target}).load()
 
 
-def _credentials(user: str | None, password: str | None) -> dict[str, str]:
+def _credentials(spark: SparkSession, user: str | None, password: str | None) -> dict[str, str]:
     """Options of the source, which takes missing ones from the environment."""
-    given = {USER_OPTION: user, PASSWORD_OPTION: password}
+    given = {USER_OPTION: user, PASSWORD_OPTION: password, CREDENTIALS_OPTION: _file(spark)}
     return {key: value for key, value in given.items() if value is not None}
 
 
@@ -223,9 +237,18 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
+def _connected(spark: SparkSession, cluster: str | Path | None, user: str | None, password: str | None) -> Cluster:
+    return Cluster(_target(spark, cluster), user=user, password=password, credentials=_file(spark))
+
+
 def _target(spark: SparkSession, cluster: str | Path | None) -> str:
     known = spark.conf.get(CLUSTER_SETTING, None)
-    return anchored(cluster or known or default_cluster())
+    return anchored(cluster or known or default_cluster(_file(spark)))
+
+
+def _file(spark: SparkSession) -> str | None:
+    named = spark.conf.get(CREDENTIALS_SETTING, None)
+    return None if named is None else str(Path(named).absolute())
 
 
 # ---------------------------------------------------------------- starting Spark

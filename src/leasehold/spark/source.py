@@ -24,6 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.credentials import find_credentials
+from leasehold.client.locate import TARGET_DEFAULT
 from leasehold.client.scan import read_segment
 from leasehold.client.threads import of_process, places_of
 from leasehold.core.data.cutoff import rows_taken_away
@@ -45,8 +47,8 @@ THROUGH_OPTION: Final = "through"
 """The numbers of the views that the table is read through, with commas between them; only we set it."""
 USER_OPTION: Final = "user"
 PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
+CREDENTIALS_OPTION: Final = "credentials"
 CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
-CLUSTER_DEFAULT: Final = "leasehold-data"
 JOB_TAGS: Final = "spark.job.tags"
 QUERY_TAG: Final = re.compile(r"spark-session-[0-9a-f-]{36}-execution-root-id-[0-9]+")
 """The tag that Spark gives all jobs of one query; the session's part is random."""
@@ -57,11 +59,13 @@ class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or host:port of coordinators).
 
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
-    users, `user` and `password` log in, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get the token of the
-    login, never the password.
+    users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
+    $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get the token of the login, never the
+    password or the token in the file.
     """
 
     default_cluster: ClassVar[str | None] = None
+    default_credentials: ClassVar[str | None] = None
 
     @classmethod
     def name(cls) -> str:
@@ -122,16 +126,25 @@ class LeaseholdSource(DataSource):
         return tuple(ObjectId(int(one)) for one in self.options.get(THROUGH_OPTION, "").split(",") if one)
 
     def _cluster(self) -> Cluster:
-        return Cluster(self._target(), user=self.options.get(USER_OPTION), password=self.options.get(PASSWORD_OPTION))
+        return Cluster(
+            self._target(),
+            user=self.options.get(USER_OPTION),
+            password=self.options.get(PASSWORD_OPTION),
+            credentials=self._credentials(),
+        )
+
+    def _credentials(self) -> str | None:
+        return self.options.get(CREDENTIALS_OPTION) or self.default_credentials
 
     def _target(self) -> str:
         """Asked only where Spark plans: workers have other working directories, and may be on other machines."""
-        return self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster()
+        return self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster(self._credentials())
 
 
-def default_cluster() -> str:
-    """The cluster of a session without one."""
-    return os.environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT
+def default_cluster(credentials: str | None) -> str:
+    """The cluster of a session without one: that of the file of credentials, if there is one."""
+    file = find_credentials(credentials)
+    return os.environ.get(CLUSTER_VARIABLE) or TARGET_DEFAULT if file is None else file.address
 
 
 def anchored(target: str | Path) -> str:
@@ -140,13 +153,15 @@ def anchored(target: str | Path) -> str:
     return text if HOST_AND_PORT.fullmatch(text) else str(Path(text).absolute())
 
 
-def bound_to(cluster: str) -> type[LeaseholdSource]:
-    """The source with another default cluster. It is a new class, so that Spark pickles it whole."""
+def bound_to(cluster: str, credentials: str | None) -> type[LeaseholdSource]:
+    """The source with the cluster and the file of credentials of a session. It is a new class, so that Spark pickles it
+    whole."""
 
     class BoundSource(LeaseholdSource):
         """A `LeaseholdSource` whose session names the cluster."""
 
         default_cluster = cluster
+        default_credentials = credentials
 
     return BoundSource
 

@@ -116,6 +116,9 @@ class Cursor:
     def principal(self) -> str:
         return self._object("user or role")
 
+    def token_name(self) -> str:
+        return self._object("token")
+
     def _object(self, kind: str) -> str:
         parts = self._parts()
         if len(parts) != 1:

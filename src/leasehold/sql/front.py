@@ -64,8 +64,10 @@ GRAMMAR: Final = {
     "INSERT INTO": "INSERT INTO database.table [(column, ..)] VALUES (value, ..), ..",
     "SELECT": "[WITH name AS (SELECT ..), ..] SELECT .. [FROM database.table ..]",
     "CREATE USER": "CREATE USER [IF NOT EXISTS] name PASSWORD 'text'",
-    "ALTER USER": "ALTER USER name PASSWORD 'text' | RENAME TO other",
+    "ALTER USER": "ALTER USER name PASSWORD 'text' | SET CERTIFICATE ON | SET CERTIFICATE OFF | RENAME TO other",
     "DROP USER": "DROP USER [IF EXISTS] name",
+    "CREATE TOKEN": "CREATE TOKEN name FOR USER user HASH 'SHA-256 in hex' [EXPIRES '30d']",
+    "DROP TOKEN": "DROP TOKEN [IF EXISTS] name",
     "CREATE ROLE": "CREATE ROLE [IF NOT EXISTS] name",
     "ALTER ROLE": "ALTER ROLE name RENAME TO other",
     "DROP ROLE": "DROP ROLE [IF EXISTS] name",
@@ -88,7 +90,7 @@ GRAMMAR: Final = {
         "SHOW DATABASES | TABLES [IN database] | VIEWS [IN database] | TBLPROPERTIES database.table"
         " | BUCKETS OF database.table | NODES | COORDINATORS | CLUSTER | REBALANCE | REVOKED CERTIFICATES | PROCEDURES"
         " | HISTORY [FOR DATABASE name | TABLE database.table | VIEW database.view | USER name | ROLE name | CLUSTER]"
-        " | USERS | ROLES"
+        " | USERS | ROLES | TOKENS"
         " | GRANTS [FOR name] [ON CLUSTER | DATABASE name | TABLE database.table | VIEW database.view]"
     ),
     "DESCRIBE": "DESCRIBE [TABLE] database.table | DESCRIBE DATABASE name",

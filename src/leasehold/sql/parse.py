@@ -26,9 +26,10 @@ def parse(text: str) -> AnyStatement:
     """The one statement in `text`.
 
     Raises `BadStatement`, whose hint is the grammar of the statement that seems meant, or `Refused` with code
-    BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, BAD_COMMENT, BAD_PASSWORD, BAD_VALUE, DUPLICATE_COLUMN,
-    NO_SUCH_COLUMN, TOO_MANY_COLUMNS, NOT_NULL_ADDED, OTHER_DATABASE, SELECT_TOO_LONG, NO_SUCH_SETTING, FIXED_SETTING,
-    BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the text, and prints nothing.
+    BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, BAD_COMMENT, BAD_PASSWORD, BAD_DURATION, BAD_VALUE,
+    DUPLICATE_COLUMN, NO_SUCH_COLUMN, TOO_MANY_COLUMNS, NOT_NULL_ADDED, OTHER_DATABASE, SELECT_TOO_LONG,
+    NO_SUCH_SETTING, FIXED_SETTING, BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the text, and prints
+    nothing.
     """
     if len(text) > PARSE_KEPT_CHARACTERS or "PASSWORD" in text.upper():
         return _parse(text)
@@ -97,7 +98,7 @@ def _create(cursor: Cursor) -> Definition:
         if not cursor.accept("VIEW"):
             raise cursor.unsupported("OR REPLACE is for views, so 'VIEW' is expected")
         return create_view(cursor, or_replace=True)
-    match cursor.choose(*_OBJECTS):
+    match cursor.choose(*_OBJECTS, "TOKEN"):
         case "TABLE":
             return create_table(cursor)
         case "VIEW":
@@ -106,6 +107,8 @@ def _create(cursor: Cursor) -> Definition:
             return principals.create_user(cursor)
         case "ROLE":
             return principals.create_role(cursor)
+        case "TOKEN":
+            return principals.create_token(cursor)
         case _:
             return databases.create_database(cursor)
 
@@ -129,7 +132,7 @@ def _alter(cursor: Cursor) -> Definition:
 
 
 def _drop(cursor: Cursor) -> Definition:
-    match cursor.choose(*_OBJECTS):
+    match cursor.choose(*_OBJECTS, "TOKEN"):
         case "TABLE":
             if_exists = cursor.accept("IF", "EXISTS")
             table = cursor.table()
@@ -140,5 +143,7 @@ def _drop(cursor: Cursor) -> Definition:
             return principals.drop_principal(cursor, PrincipalKind.USER)
         case "ROLE":
             return principals.drop_principal(cursor, PrincipalKind.ROLE)
+        case "TOKEN":
+            return principals.drop_token(cursor)
         case _:
             return databases.drop_database(cursor)

@@ -1,11 +1,17 @@
-"""Users, roles and rights."""
+"""Users, how they log in, roles and rights."""
 
+import re
+from typing import Final
+
+from leasehold.core.words.durations import parse_duration
 from leasehold.core.words.records.principals import PrincipalKind, Right
 from leasehold.core.words.statements import (
     CreateRole,
+    CreateToken,
     CreateUser,
     Definition,
     DropPrincipal,
+    DropToken,
     GrantRights,
     GrantRole,
     On,
@@ -16,6 +22,7 @@ from leasehold.core.words.statements import (
     RenamePrincipal,
     Revoke,
     RevokeRole,
+    SetCertificate,
     SetPassword,
 )
 from leasehold.error_codes import ErrorCode
@@ -25,6 +32,7 @@ from leasehold.sql.cursor import Cursor
 
 _ALL = "ALL"
 _RIGHTS = tuple(right.value for right in Right)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def create_user(cursor: Cursor) -> CreateUser:
@@ -39,10 +47,40 @@ def create_role(cursor: Cursor) -> CreateRole:
     return CreateRole(name=cursor.principal(), if_not_exists=if_not_exists)
 
 
-def alter_principal(cursor: Cursor, kind: PrincipalKind) -> SetPassword | RenamePrincipal:
+def create_token(cursor: Cursor) -> CreateToken:
+    name = cursor.token_name()
+    cursor.expect("FOR", "USER")
+    user = cursor.principal()
+    cursor.expect("HASH")
+    at = cursor.at
+    digest = cursor.text()
+    if _SHA256.fullmatch(digest) is None:
+        cursor.at = at
+        raise cursor.bad("a SHA-256 is written as 64 hex digits in lower case; `leasehold token create` makes a token")
+    return CreateToken(name=name, user=user, hash=bytes.fromhex(digest), expires_ns=_expiry_ns(cursor))
+
+
+def _expiry_ns(cursor: Cursor) -> int | None:
+    if not cursor.accept("EXPIRES"):
+        return None
+    expires_ns = parse_duration(cursor.interval() or cursor.text())
+    if expires_ns == 0:
+        raise Refused("the token would expire at once", code=ErrorCode.BAD_DURATION, hint="write EXPIRES '30d'")
+    return expires_ns
+
+
+def drop_token(cursor: Cursor) -> DropToken:
+    if_exists = cursor.accept("IF", "EXISTS")
+    return DropToken(name=cursor.token_name(), if_exists=if_exists)
+
+
+def alter_principal(cursor: Cursor, kind: PrincipalKind) -> SetPassword | SetCertificate | RenamePrincipal:
     name = cursor.principal()
     if kind is PrincipalKind.USER and cursor.accept("PASSWORD"):
         return SetPassword(name=name, password=_password(cursor))
+    if kind is PrincipalKind.USER and cursor.accept("SET"):
+        cursor.expect("CERTIFICATE")
+        return SetCertificate(name=name, is_on=cursor.choose("ON", "OFF") == "ON")
     cursor.expect("RENAME", "TO")
     return RenamePrincipal(kind=kind, name=name, to=cursor.principal())
 

@@ -19,6 +19,7 @@ from leasehold.core.words.statements import (
     ShowRepairs,
     ShowRevoked,
     ShowTables,
+    ShowTokens,
     ShowViews,
 )
 from leasehold.sql.cursor import Cursor
@@ -40,6 +41,7 @@ _SHOWN = (
     "HISTORY",
     "USERS",
     "ROLES",
+    "TOKENS",
     "GRANTS",
 )
 
@@ -78,6 +80,8 @@ def show(cursor: Cursor) -> Question:  # noqa: C901, PLR0911 - one for each form
             return ShowPrincipals(roles=False)
         case "ROLES":
             return ShowPrincipals(roles=True)
+        case "TOKENS":
+            return ShowTokens()
         case _:
             name = cursor.principal() if cursor.accept("FOR") else None
             return ShowGrants(principal=name, on=read_on(cursor) if cursor.form else None)

@@ -7,7 +7,7 @@ from typing import Final
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.words.messages import Message
+from leasehold.core.words.messages import Login, Message
 from leasehold.ids import LoginToken
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.rows import closing
@@ -27,9 +27,9 @@ class Account:
         self._user = user
         self._passwords = itertools.cycle(passwords)
 
-    def complete(self) -> tuple[str, str]:
-        """The user, and the password to try."""
-        return self._user, next(self._passwords)
+    def complete(self) -> Login:
+        """The user, with the password to try."""
+        return Login(cluster_id=None, user=self._user, password=next(self._passwords))
 
 
 class SimulatedCoordinators:

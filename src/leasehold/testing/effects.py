@@ -22,6 +22,7 @@ from leasehold.core.words.statements import (
     CreateDatabase,
     CreateRole,
     CreateTable,
+    CreateToken,
     CreateUser,
     CreateView,
     Definition,
@@ -30,6 +31,7 @@ from leasehold.core.words.statements import (
     DropDatabase,
     DropPrincipal,
     DropTable,
+    DropToken,
     DropView,
     GrantRights,
     GrantRole,
@@ -47,6 +49,7 @@ from leasehold.core.words.statements import (
     Revoke,
     RevokeCertificate,
     RevokeRole,
+    SetCertificate,
     SetDefault,
     SetPassword,
     TableName,
@@ -378,6 +381,9 @@ _EFFECTS: Final[dict[type[Definition], Callable[[Any, CatalogRows], Effects]]] =
     DeleteRows: _nothing,
     CreateUser: _create_user,
     SetPassword: _nothing,
+    SetCertificate: _nothing,
+    CreateToken: _nothing,
+    DropToken: _nothing,
     CreateRole: _create_role,
     RenamePrincipal: _rename_principal,
     DropPrincipal: _drop_principal,
@@ -390,4 +396,4 @@ _EFFECTS: Final[dict[type[Definition], Callable[[Any, CatalogRows], Effects]]] =
     RevokeCertificate: _nothing,
     AlterNode: _nothing,
 }
-"""DELETE shows in rows, not in the catalog; a password nowhere; settings have a check of their own."""
+"""DELETE shows in rows, not in the catalog; how a user logs in nowhere; settings have a check of their own."""

@@ -153,6 +153,12 @@ def _people(random: Random) -> Choices:
         (1, f"CREATE USER IF NOT EXISTS {user} PASSWORD 'p'"),
         (1, f"ALTER USER {user} PASSWORD 'q'"),
         (0.5, f"ALTER USER {user} RENAME TO {random.choice(USERS)}"),
+        (0.5, f"ALTER USER {user} SET CERTIFICATE {random.choice(('ON', 'OFF'))}"),
+        (
+            0.5,
+            f"CREATE TOKEN k FOR USER {user} HASH '{random.randbytes(32).hex()}' EXPIRES '{random.choice(DURATIONS)}'",
+        ),
+        (0.5, "DROP TOKEN k"),
         (1, f"DROP USER {user}"),
         (1, f"CREATE ROLE {role}"),
         (0.5, f"CREATE ROLE IF NOT EXISTS {role}"),

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -9,8 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrameReader, Row, SparkSession
 
 from leasehold.client.cluster import Cluster, connect
+from leasehold.client.credentials import CredentialsFile, write_credentials
 from leasehold.errors import Unauthenticated
 from leasehold.spark import attach, table, view
+from leasehold.spark.session import CREDENTIALS_SETTING
 from leasehold.spark.source import LeaseholdSource
 from tests.e2e.cluster import RunningCluster
 
@@ -119,3 +122,28 @@ def test_a_plan_shows_no_password(
         assert "Physical Plan" in plan
         assert PASSWORD not in plan
     assert PASSWORD not in str(spark.sql("DESCRIBE EXTENDED d_t").collect())
+
+
+def test_a_file_of_credentials_says_where_and_who_and_its_token_does_not_travel(
+    spark: SparkSession, guarded: RunningCluster, root: Cluster, tmp_path: Path
+) -> None:
+    token, path = root.create_token("job", "u"), tmp_path / "u.json"
+    write_credentials(path, CredentialsFile(address=root.address, user="u", token=token))
+    given = {"credentials": str(path), "table": "d.t"}
+    spark.createDataFrame([Row(a=7)], "a BIGINT").write.format("leasehold").options(
+        cluster=str(guarded.directory), **given
+    ).mode("append").save()
+    source = LeaseholdSource(given)
+    schema = source.schema()
+    for one in (source.reader(schema), source.writer(schema, overwrite=False)):
+        assert token.encode() not in pickle.dumps(one)
+    spark.conf.set(CREDENTIALS_SETTING, str(path))
+    try:
+        frame = table(spark, "d.t", cluster=guarded.directory)
+        before = frame.count()
+        assert before > 0
+        root.sql("DROP TOKEN job")
+        with pytest.raises(PySparkException, match="this login has ended"):
+            frame.count()
+    finally:
+        spark.conf.unset(CREDENTIALS_SETTING)

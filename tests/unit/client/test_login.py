@@ -282,8 +282,8 @@ def test_what_is_missing_is_taken_from_the_environment(monkeypatch: pytest.Monke
     monkeypatch.setenv("LEASEHOLD_PASSWORD", "p")
     assert Credentials().complete() is None
     monkeypatch.setenv("LEASEHOLD_USER", "e")
-    assert Credentials().complete() == ("e", "p")
-    assert Credentials("u", "q").complete() == ("u", "q")
+    assert Credentials().complete() == Login(cluster_id=None, user="e", password="p")
+    assert Credentials("u", "q").complete() == Login(cluster_id=None, user="u", password="q")
     monkeypatch.delenv("LEASEHOLD_PASSWORD")
     with pytest.raises(BadSettings, match="u"):
         Credentials("u").complete()

@@ -15,6 +15,7 @@ from leasehold.core.words.statements import (
     CreateDatabase,
     CreateRole,
     CreateTable,
+    CreateToken,
     CreateUser,
     CreateView,
     Definition,
@@ -23,6 +24,7 @@ from leasehold.core.words.statements import (
     DropDatabase,
     DropPrincipal,
     DropTable,
+    DropToken,
     DropView,
     GrantRights,
     GrantRole,
@@ -38,6 +40,7 @@ from leasehold.core.words.statements import (
     Revoke,
     RevokeCertificate,
     RevokeRole,
+    SetCertificate,
     SetDefault,
     SetPassword,
     TableName,
@@ -75,6 +78,7 @@ THERE = (DATABASE, TABLE)
 ADMIN = CreateUser(name="admin", password="secret")
 USER = CreateUser(name="u", password="other")
 ROLE = CreateRole(name="r")
+TOKEN = CreateToken(name="k", user="u", hash=bytes(32), expires_ns=DAY_NS)
 GRANTED = GrantRights(rights=(Right.SELECT, Right.INSERT), on=OnTable(table=T), to="u")
 MEMBER = GrantRole(role="r", user="u")
 
@@ -119,6 +123,9 @@ CASES = {
     ),
     "CREATE USER": additive(ADMIN),
     "ALTER USER PASSWORD": additive(SetPassword(name="u", password="third"), ADMIN, USER),
+    "ALTER USER CERTIFICATE": additive(SetCertificate(name="u", is_on=True), ADMIN, USER),
+    "CREATE TOKEN": additive(TOKEN, ADMIN, USER),
+    "DROP TOKEN": additive(DropToken(name="k"), ADMIN, USER, TOKEN),
     "CREATE ROLE": additive(ROLE, ADMIN),
     "RENAME USER": additive(RenamePrincipal(kind=PrincipalKind.USER, name="u", to="x"), ADMIN, USER),
     "DROP USER": destructive(DropPrincipal(kind=PrincipalKind.USER, name="u"), ADMIN, USER),

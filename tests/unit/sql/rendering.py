@@ -24,6 +24,7 @@ from leasehold.core.words.statements import (
     CreateDatabase,
     CreateRole,
     CreateTable,
+    CreateToken,
     CreateUser,
     CreateView,
     Definition,
@@ -34,12 +35,14 @@ from leasehold.core.words.statements import (
     DropDatabase,
     DropPrincipal,
     DropTable,
+    DropToken,
     DropView,
     Explain,
     GrantRights,
     GrantRole,
     Literal,
     MoveColumn,
+    OfPrincipals,
     On,
     OnCluster,
     OnDatabase,
@@ -53,6 +56,7 @@ from leasehold.core.words.statements import (
     Revoke,
     RevokeCertificate,
     RevokeRole,
+    SetCertificate,
     SetDefault,
     SetPassword,
     ShowBuckets,
@@ -69,6 +73,7 @@ from leasehold.core.words.statements import (
     ShowRepairs,
     ShowRevoked,
     ShowTables,
+    ShowTokens,
     ShowViews,
     TableName,
     WidenColumn,
@@ -115,6 +120,8 @@ def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member 
             return "SHOW HISTORY" + ("" if of is None else f" FOR {_claimed(of)}")
         case ShowPrincipals(roles=roles):
             return "SHOW ROLES" if roles else "SHOW USERS"
+        case ShowTokens():
+            return "SHOW TOKENS"
         case ShowGrants(principal=name, on=on):
             return "SHOW GRANTS" + _after(" FOR ", name) + ("" if on is None else f" ON {_object(on)}")
         case Describe(table=table):
@@ -206,17 +213,7 @@ def _alteration(
             assert_never(statement)
 
 
-def _principals(
-    statement: CreateUser
-    | SetPassword
-    | CreateRole
-    | RenamePrincipal
-    | DropPrincipal
-    | GrantRights
-    | Revoke
-    | GrantRole
-    | RevokeRole,
-) -> str:
+def _principals(statement: OfPrincipals) -> str:
     match statement:
         case CreateUser(name=name, password=password, if_not_exists=if_not_exists):
             return (
@@ -224,6 +221,13 @@ def _principals(
             )
         case SetPassword(name=name, password=password):
             return f"ALTER USER {spell_name(name)} PASSWORD {spell_text(password)}"
+        case SetCertificate(name=name, is_on=is_on):
+            return f"ALTER USER {spell_name(name)} SET CERTIFICATE {'ON' if is_on else 'OFF'}"
+        case CreateToken(name=name, user=user, hash=digest, expires_ns=expires_ns):
+            until = "" if expires_ns is None else f" EXPIRES '{render_duration(expires_ns)}'"
+            return f"CREATE TOKEN {spell_name(name)} FOR USER {spell_name(user)} HASH '{digest.hex()}'{until}"
+        case DropToken(name=name, if_exists=if_exists):
+            return f"DROP TOKEN {_said(_IF_EXISTS, if_exists)}{spell_name(name)}"
         case CreateRole(name=name, if_not_exists=if_not_exists):
             return f"CREATE ROLE {_said(_IF_NOT_EXISTS, if_not_exists)}{spell_name(name)}"
         case RenamePrincipal(kind=kind, name=name, to=to):

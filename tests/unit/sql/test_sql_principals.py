@@ -6,8 +6,10 @@ from leasehold.core.words.records.principals import PrincipalKind, Right
 from leasehold.core.words.statements import (
     AnyStatement,
     CreateRole,
+    CreateToken,
     CreateUser,
     DropPrincipal,
+    DropToken,
     GrantRights,
     GrantRole,
     OnCluster,
@@ -17,12 +19,14 @@ from leasehold.core.words.statements import (
     RenamePrincipal,
     Revoke,
     RevokeRole,
+    SetCertificate,
     SetPassword,
     TableName,
 )
 from leasehold.errors import Refused
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import STATEMENT_CHARACTERS_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.sql.secrets import redacted
 from tests.unit.sql.refusals import refused
@@ -31,6 +35,9 @@ from tests.unit.sql.rendering import render
 AB = TableName("a", "b")
 ALL = tuple(Right)
 SECRET = "hunter2"
+HASH = bytes(range(32))
+DIGEST = HASH.hex()
+DAY_NS = 86_400 * SECOND_NS
 
 ACCEPTED: list[tuple[str, AnyStatement]] = [
     ("CREATE USER u PASSWORD 'p'", CreateUser(name="u", password="p")),
@@ -40,6 +47,19 @@ ACCEPTED: list[tuple[str, AnyStatement]] = [
     ("ALTER USER u RENAME TO v", RenamePrincipal(kind=PrincipalKind.USER, name="u", to="v")),
     ("DROP USER u", DropPrincipal(kind=PrincipalKind.USER, name="u")),
     ("DROP USER IF EXISTS u", DropPrincipal(kind=PrincipalKind.USER, name="u", if_exists=True)),
+    ("ALTER USER u SET CERTIFICATE ON", SetCertificate(name="u", is_on=True)),
+    ("alter user u set certificate off", SetCertificate(name="u", is_on=False)),
+    (f"CREATE TOKEN t FOR USER u HASH '{DIGEST}'", CreateToken(name="t", user="u", hash=HASH)),
+    (
+        f"CREATE TOKEN `for` FOR USER u HASH '{DIGEST}' EXPIRES '30d'",
+        CreateToken(name="for", user="u", hash=HASH, expires_ns=30 * DAY_NS),
+    ),
+    (
+        f"CREATE TOKEN t FOR USER u HASH '{DIGEST}' EXPIRES INTERVAL 2 DAYS",
+        CreateToken(name="t", user="u", hash=HASH, expires_ns=2 * DAY_NS),
+    ),
+    ("DROP TOKEN t", DropToken(name="t")),
+    ("DROP TOKEN IF EXISTS t", DropToken(name="t", if_exists=True)),
     ("CREATE ROLE r", CreateRole(name="r")),
     ("CREATE ROLE IF NOT EXISTS r", CreateRole(name="r", if_not_exists=True)),
     ("ALTER ROLE r RENAME TO s", RenamePrincipal(kind=PrincipalKind.ROLE, name="r", to="s")),
@@ -86,6 +106,13 @@ def test_accepted(text: str, expected: AnyStatement) -> None:
         ("REVOKE SELECT ON TABLE a.b TO u", "'FROM' is expected"),
         ("REVOKE GRANT OPTION FOR SELECT ON TABLE a.b FROM u", "GRANT is not supported"),
         ("GRANT ROLE r, s TO u", "'TO' is expected"),
+        ("CREATE TOKEN t FOR USER u", "'HASH' is expected"),
+        ("CREATE TOKEN t HASH 'x'", "'FOR' is expected"),
+        (f"CREATE TOKEN t FOR USER u HASH '{DIGEST.upper()}'", "64 hex digits in lower case"),
+        (f"CREATE TOKEN t FOR USER u HASH 'lht_{DIGEST}'", "64 hex digits in lower case"),
+        ("ALTER TOKEN t RENAME TO s", "TOKEN is not supported"),
+        ("ALTER ROLE r SET CERTIFICATE ON", "'RENAME' is expected"),
+        ("ALTER USER u SET CERTIFICATE", "'ON' or 'OFF' is expected"),
     ],
 )
 def test_refused(text: str, said: str) -> None:
@@ -100,6 +127,9 @@ def test_refused(text: str, said: str) -> None:
         ("GRANT ROLE r TO 1u", "BAD_IDENTIFIER", "1u"),
         ("GRANT SELECT ON TABLE b TO u", "BAD_IDENTIFIER", "two parts, database.table"),
         ("GRANT SELECT ON CLUSTER TO " + "u" * 65_536, "BAD_IDENTIFIER", "uuu"),
+        ("CREATE TOKEN a.t FOR USER u HASH ''", "BAD_IDENTIFIER", "the name of a token has one part"),
+        (f"CREATE TOKEN t FOR USER u HASH '{DIGEST}' EXPIRES '0s'", "BAD_DURATION", "at once"),
+        (f"CREATE TOKEN t FOR USER u HASH '{DIGEST}' EXPIRES '1 month'", "BAD_DURATION", "month"),
         ("CREATE USER u PASSWORD ''", "BAD_PASSWORD", "0 characters"),
         (f"ALTER USER u PASSWORD '{'p' * (PASSWORD_CHARACTERS_MAX + 1)}'", "BAD_PASSWORD", "1025"),
     ],
@@ -120,6 +150,13 @@ def test_refused_with_a_code(text: str, code: str, said: str) -> None:
 )
 def test_a_password_is_not_shown(text: str, expected: str) -> None:
     assert redacted(text) == expected
+
+
+def test_a_token_that_is_given_for_its_hash_is_not_shown() -> None:
+    text = f"CREATE TOKEN t FOR USER u HASH 'lht_{DIGEST}'"
+    with pytest.raises(Refused) as caught:
+        parse(text)
+    assert DIGEST not in caught.value.text + caught.value.hint + redacted(text)
 
 
 BROKEN = [

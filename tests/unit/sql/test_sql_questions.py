@@ -25,6 +25,7 @@ from leasehold.core.words.statements import (
     ShowRebalance,
     ShowRepairs,
     ShowTables,
+    ShowTokens,
     ShowViews,
     TableName,
 )
@@ -57,6 +58,7 @@ ACCEPTED: list[tuple[str, AnyStatement]] = [
     ("SHOW HISTORY FOR ROLE r", ShowHistory(of="principal r")),
     ("SHOW HISTORY FOR CLUSTER", ShowHistory(of="cluster")),
     ("SHOW USERS", ShowPrincipals(roles=False)),
+    ("SHOW TOKENS", ShowTokens()),
     ("SHOW ROLES", ShowPrincipals(roles=True)),
     ("SHOW GRANTS", ShowGrants()),
     ("SHOW GRANTS FOR `on`", ShowGrants(principal="on")),

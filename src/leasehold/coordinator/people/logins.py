@@ -1,4 +1,5 @@
-"""Logging in: a password is exchanged for a token, whose hash every node knows once it has applied the login.
+"""Logging in: a password, a user's token or a certificate is exchanged for a login's token, whose hash every node knows
+once it has applied the login.
 
 `core.access.password_queue` decides which password is checked next. A right password is answered at once. A wrong one
 is answered late, and later after each further wrong one of the same name; so is a name without a user. Each leader
@@ -8,14 +9,33 @@ counts anew.
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator
-from typing import Final
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, assert_never
 
 from leasehold.coordinator.writer import Writer
-from leasehold.core.access.logins import find_user, logins_ended, record_login, wrong_password
+from leasehold.core.access.callers import Caller
+from leasehold.core.access.logins import (
+    find_user,
+    logins_ended,
+    record_login,
+    record_login_by_certificate,
+    record_login_by_token,
+    tokens_ended,
+    wrong_password,
+)
 from leasehold.core.access.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
-from leasehold.core.words.messages import LoggedIn, LoggedOut, Login, LogOut
+from leasehold.core.words.messages import (
+    AnyLogin,
+    LoggedIn,
+    LoggedOut,
+    Login,
+    LogInByCertificate,
+    LogInByToken,
+    LogOut,
+)
+from leasehold.core.words.operations import Change
 from leasehold.core.words.records import PrincipalRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
@@ -30,13 +50,16 @@ _NEW_PASSWORD: Final = NameHash(b"")
 
 
 class Logins:
-    """Passwords and logins at one leader."""
+    """Passwords and logins at one leader. `wall_us` reads the believed wall clock, by which tokens expire."""
 
-    def __init__(self, writer: Writer, clock: Clock, passwords: Passwords, entropy: Entropy) -> None:
+    def __init__(
+        self, writer: Writer, clock: Clock, passwords: Passwords, entropy: Entropy, wall_us: Callable[[], int]
+    ) -> None:
         self._writer = writer
         self._clock = clock
         self._passwords = passwords
         self._entropy = entropy
+        self._wall_us = wall_us
         self._queue = PasswordQueue()
         self._waiting: dict[int, asyncio.Future[None]] = {}
         """By ticket; done when the check may begin."""
@@ -56,12 +79,27 @@ class Logins:
         async with self._turn(Lane.USER, "", _NEW_PASSWORD):
             return await self._passwords.hashed(password)
 
-    async def log_in(self, request: Login, peer: str = "") -> LoggedIn:
-        """Answers a token for the right password; nodes know it from the revision in the answer on. `peer` is the
-        client's address without its port. Raises `WrongPassword`, `Refused` (NO_USERS, BUSY)."""
+    async def log_in(self, request: AnyLogin, peer: str = "", caller: Caller | None = None) -> LoggedIn:
+        """Answers a token; nodes know it from the revision in the answer on. `peer` is the client's address without its
+        port, `caller` its certificate. Raises `Unauthenticated`, `Refused` (NO_USERS, BUSY)."""
         if not self._writer.catalog.users:
             text = "this cluster has no users: everybody may do everything"
             raise Refused(text, code=ErrorCode.NO_USERS, hint="connect without a user, or CREATE USER first")
+        match request:
+            case Login():
+                user = await self._with_password(request, peer)
+                return await self._logged_in(lambda token, catalog: record_login(token, user, catalog))
+            case LogInByToken(user=name, token=shown):
+                return await self._logged_in(
+                    lambda token, catalog: record_login_by_token(token, name, shown, catalog, self._wall_us())
+                )
+            case LogInByCertificate():
+                return await self._logged_in(lambda token, catalog: record_login_by_certificate(token, caller, catalog))
+            case _:
+                assert_never(request)
+
+    async def _with_password(self, request: Login, peer: str) -> PrincipalRecord:
+        """The user whose password this is. Raises `WrongPassword`, `Refused` (BUSY)."""
         user, name = find_user(request.user, self._writer.catalog), _hash_name(request.user)
         lane = self._wrong.lane(name, is_user=user is not None, now_ns=self._clock.now_ns())
         async with self._turn(lane, peer, name):
@@ -72,8 +110,11 @@ class Logins:
             await self._clock.sleep_until(now_ns + rest_ns)
             raise wrong_password()
         self._wrong.succeeded(name)
+        return user
+
+    async def _logged_in(self, record: Callable[[LoginToken, Catalog], tuple[Change, ...]]) -> LoggedIn:
         token = LoginToken(self._entropy.hex_128())
-        revision = await self._writer.submit(lambda catalog: record_login(token, user, catalog))
+        revision = await self._writer.submit(lambda catalog: record(token, catalog))
         self._since[hash_secret(token)] = self._clock.now_ns()
         return LoggedIn(token=token, revision=revision)
 
@@ -83,13 +124,16 @@ class Logins:
         return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
 
     async def expire(self) -> None:
-        """Ends the logins that this leader has known for LOGIN_TTL_NS."""
+        """Ends the logins that this leader has known for LOGIN_TTL_NS, and the tokens that have expired."""
         now_ns = self._clock.now_ns()
         known = self._writer.catalog.logins
         self._since = {one: self._since.get(one, now_ns) for one in known}
         old = [one for one, since_ns in self._since.items() if now_ns - since_ns >= LOGIN_TTL_NS]
         if old:
             await self._writer.submit(lambda catalog: logins_ended(old, catalog))
+        wall_us = self._wall_us()
+        if tokens_ended(self._writer.catalog, wall_us):
+            await self._writer.submit(lambda catalog: tokens_ended(catalog, wall_us))
 
     async def _matches(self, user: PrincipalRecord | None, password: str) -> bool:
         """Whether this is the user's password. It takes the same time if there is no such user."""

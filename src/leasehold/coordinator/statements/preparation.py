@@ -14,6 +14,7 @@ from leasehold.core.words.statements import (
     AlterNode,
     AlterProperties,
     CreateTable,
+    CreateToken,
     CreateUser,
     CreateView,
     Definition,
@@ -92,6 +93,8 @@ class Preparing:
                 return msgspec.structs.replace(context, serving=serving, leaving=self._leaving())
             case AlterNode():
                 return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
+            case CreateToken():
+                return msgspec.structs.replace(context, wall_us=self._wall_us())
             case AlterProperties():
                 return msgspec.structs.replace(context, wall_us=self._wall_us(), leaving=self._leaving())
             case _:

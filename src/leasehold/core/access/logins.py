@@ -1,17 +1,20 @@
 """Logins as records: who may get one, which older ones it ends."""
 
+from collections.abc import Callable
 from heapq import nsmallest
 
 import msgspec
 
+from leasehold.core.access.callers import Caller, CallerRole
+from leasehold.core.access.rights import LOG_IN
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import counters, put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import LoginRecord, PrincipalKind, PrincipalRecord
-from leasehold.errors import WrongPassword
-from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId
+from leasehold.core.words.records import LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
+from leasehold.errors import Unauthenticated, WrongPassword, WrongUserToken
+from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken
 from leasehold.limits.people import LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
@@ -32,19 +35,58 @@ def find_user(name: str, catalog: Catalog) -> PrincipalRecord | None:
 
 
 def record_login(token: LoginToken, user: PrincipalRecord, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes the login of a user whose password was checked; ends the oldest ones that are too many.
+    """Writes the login of a user whose password was checked.
 
     Raises `WrongPassword` if the password has changed since.
     """
     standing = catalog.principals.get(user.id)
     if standing is None or (standing.state, standing.password_hash) != (user.state, user.password_hash):
         raise wrong_password()
+    return _login(token, user.id, catalog)
+
+
+def record_login_by_token(
+    token: LoginToken, user: str, shown: UserToken, catalog: Catalog, wall_us: int
+) -> tuple[Change, ...]:
+    """Writes the login of the user who `shown` is a token of. Raises `WrongUserToken`."""
+    found, record = find_user(user, catalog), catalog.tokens.get(hash_secret(shown).hex())
+    if found is None or record is None or record.user != found.id or _has_expired(record, wall_us):
+        raise WrongUserToken(
+            "the token is wrong, is of another user, was dropped, or has expired",
+            hint="SHOW TOKENS lists the tokens; `leasehold token create` makes one",
+        )
+    return _login(token, found.id, catalog, by_token=record.hash)
+
+
+def record_login_by_certificate(token: LoginToken, caller: Caller | None, catalog: Catalog) -> tuple[Change, ...]:
+    """Writes the login of the user whose name is in the certificate of a client. Raises `Unauthenticated`."""
+    if caller is None or caller.role is not CallerRole.CLIENT:
+        raise Unauthenticated("the request comes without the certificate of a client", hint=LOG_IN)
+    user = find_user(caller.name, catalog)
+    if user is None or not user.by_certificate:
+        raise Unauthenticated(
+            f"no user {caller.name} logs in by a certificate",
+            hint=f"{LOG_IN}; or ALTER USER {caller.name} SET CERTIFICATE ON",
+        )
+    return _login(token, user.id, catalog, by_certificate=True)
+
+
+def _login(
+    token: LoginToken, user: PrincipalId, catalog: Catalog, *, by_token: bytes = b"", by_certificate: bool = False
+) -> tuple[Change, ...]:
+    """A new login; ends the oldest ones that are too many."""
     numbers = counters(catalog)
-    record = LoginRecord(token_hash=hash_secret(token), user=user.id, order=numbers.next_login)
+    record = LoginRecord(
+        token_hash=hash_secret(token),
+        user=user,
+        order=numbers.next_login,
+        by_token=by_token,
+        by_certificate=by_certificate,
+    )
     return (
         put(keys.COUNTERS, msgspec.structs.replace(numbers, next_login=numbers.next_login + 1)),
         put(keys.login(record.token_hash), record),
-        *(Change(keys.login(one), None) for one in _too_many(user.id, catalog)),
+        *(Change(keys.login(one), None) for one in _too_many(user, catalog)),
     )
 
 
@@ -56,6 +98,30 @@ def _too_many(user: PrincipalId, catalog: Catalog) -> set[bytes]:
         oldest = nsmallest(PURGE_BATCH, catalog.logins.values(), key=lambda one: one.order)
         going.update(one.token_hash for one in oldest)
     return going
+
+
+def end_logins(
+    user: PrincipalId, catalog: Catalog, which: Callable[[LoginRecord], bool] = lambda _: True
+) -> tuple[Change, ...]:
+    """The changes that log a user out everywhere, or end only some logins."""
+    his = (token_hash for _, token_hash in catalog.logins_of.get(user, ()))
+    return tuple(Change(keys.login(one), None) for one in his if which(catalog.logins[one]))
+
+
+def end_token(token: TokenRecord, catalog: Catalog) -> tuple[Change, ...]:
+    """The changes that take a token and end what it has logged in."""
+    ended = end_logins(token.user, catalog, lambda login: login.by_token == token.hash)
+    return (Change(keys.token(token.hash), None), *ended)
+
+
+def tokens_ended(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
+    """Ends the tokens that have expired."""
+    expired = [one for one in catalog.tokens.values() if _has_expired(one, wall_us)]
+    return tuple(change for one in expired for change in end_token(one, catalog))
+
+
+def _has_expired(token: TokenRecord, wall_us: int) -> bool:
+    return token.expires_us is not None and token.expires_us <= wall_us
 
 
 def logins_ended(logins: list[bytes], catalog: Catalog) -> tuple[Change, ...]:

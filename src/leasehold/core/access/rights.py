@@ -17,7 +17,8 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
 | a statement's receipt once more, by its id and the same text | to be the user who ran it |
 | a statement's outcome by its id alone | to be the user who ran it, or ALTER on the cluster |
-| ALTER USER .. PASSWORD of oneself | a login |
+| ALTER USER .. PASSWORD of oneself, CREATE TOKEN for oneself | a login that no token made |
+| DROP TOKEN of one's own | a login |
 | a SELECT, a scan | SELECT on the table, and on the views that it is read through |
 | an INSERT, an append | INSERT; one that replaces rows also DROP |
 | any statement longer than 10,000 characters, and CREATE VIEW | any right besides |
@@ -172,11 +173,27 @@ def check_statement(statement: Definition, catalog: Catalog, login: bytes | None
     right: the plan refuses it.
     """
     asking = user_by(login, catalog)
-    if asking is None or (isinstance(statement, statements.SetPassword) and fold(statement.name) == fold(asking.name)):
+    if asking is None or login is None or _is_own(statement, asking, login, catalog):
         return asking
     for right, path in _needs(statement, catalog):
         need(asking, right, path, catalog)
     return asking
+
+
+def _is_own(statement: Definition, asking: PrincipalRecord, login: bytes, catalog: Catalog) -> bool:
+    """Whether it is about how the user who asks logs in, which needs no right. Raises `Forbidden` for a login by a
+    token, which must not gain what outlives the token."""
+    match statement:
+        case statements.DropToken(name=name):
+            token = catalog.find_token(name)
+            return token is None or token.user == asking.id
+        case statements.SetPassword(name=name) | statements.CreateToken(user=name) if fold(name) == fold(asking.name):
+            if catalog.logins[login].by_token and not holds(asking, Right.ALTER, (CLUSTER,), catalog):
+                text = "a token gives neither another password nor another token"
+                raise Forbidden(text, hint=f"use a password: {LOG_IN}")
+            return True
+        case _:
+            return False
 
 
 def check_hidden(hides: tuple[Hidden, ...], catalog: Catalog, asking: PrincipalRecord | None) -> None:

@@ -280,4 +280,5 @@ COLLECTIONS: dict[bytes, Any] = {
     b"principal": _principal,
     b"grant": _grant,
     b"login": _login,
+    b"token": _simple("tokens", records.TokenRecord, number=False),
 }

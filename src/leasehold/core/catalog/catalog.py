@@ -85,6 +85,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     grants: "HashTrieMap[ObjectId, GrantMap]" = HashTrieMap()
     logins: "HashTrieMap[bytes, records.LoginRecord]" = HashTrieMap()
     """By the hash of the token."""
+    tokens: "HashTrieMap[str, records.TokenRecord]" = HashTrieMap()
+    """By the hash of the token, in hex."""
 
     # Indices: what can be told from the records above, so that nobody has to go through all of them
     # (`core.catalog.apply`).
@@ -174,6 +176,10 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         principal_id = self.principal_names.get(fold(name))
         record = None if principal_id is None else self.principals[principal_id]
         return record if record is not None and record.state is UseState.IN_USE else None
+
+    def find_token(self, name: str) -> records.TokenRecord | None:
+        """The token under `name`."""
+        return next((one for one in self.tokens.values() if fold(one.name) == fold(name)), None)
 
     def table_name(self, relation: TableRecord | ViewRecord) -> TableName:
         return TableName(self.databases[relation.database].name, relation.name)

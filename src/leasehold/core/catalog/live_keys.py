@@ -26,6 +26,7 @@ _FLAT: Final = (
     "horizons",
     "principals",
     "logins",
+    "tokens",
 )
 
 _NESTED: Final[dict[str, tuple[bytes, Callable[[bytes], Hashable]]]] = {

@@ -1,6 +1,6 @@
 """Calls to coordinators: the port that carries them, and the login that they show.
 
-A login is made once a coordinator asks for one, and again when it has ended, if the password is known.
+A login is made once a coordinator asks for one, and again when it has ended, if the client knows how.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.words.messages import ClientRequest, LoggedIn, Login, Message
+from leasehold.core.words.messages import AnyLogin, ClientRequest, LoggedIn, Message
 from leasehold.errors import Unauthenticated, unexpected_answer
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
@@ -31,8 +31,8 @@ class CoordinatorCalls(Protocol):
         ...
 
 
-Credentials: TypeAlias = Callable[[], tuple[str, str] | None]
-"""The user and the password to log in with, if any. May wait for a person."""
+Credentials: TypeAlias = Callable[[], AnyLogin | None]
+"""The request to log in with, if any."""
 
 
 class LoginCalls:
@@ -99,11 +99,9 @@ class LoginCalls:
                 self._lock.notify_all()
 
     async def _try(self, address: str, error: Unauthenticated, timeout_ns: int) -> None:
-        known = self._credentials() if error.code == Unauthenticated.default_code else None
-        if known is None:
+        login = self._credentials() if error.code == Unauthenticated.default_code else None
+        if login is None:
             raise error
-        user, password = known
-        login = Login(cluster_id=None, user=user, password=password)
         answer = await self._calls.call(address, login, min(CALL_TIMEOUT_NS, timeout_ns))
         if not isinstance(answer, LoggedIn):
             raise unexpected_answer(answer)

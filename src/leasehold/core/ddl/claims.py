@@ -6,7 +6,8 @@
 | `database d` | what makes, changes or drops it | what is done to anything in it |
 | `table d.t` | what makes, changes or drops a table or view of that name | views that read it, rights on it |
 | `views` | CASCADE: which views go is not known before | what makes, changes or drops one view |
-| `principal p` | what makes, changes or drops a user or role, its rights | GRANT ROLE and REVOKE ROLE, of the role |
+| `principal p` | what makes, changes or drops a user or role, its rights | GRANT and REVOKE ROLE of it; CREATE TOKEN |
+| `token t` | what makes or drops it | |
 """
 
 from typing import Final, assert_never
@@ -36,6 +37,11 @@ def table_name(name: TableName) -> str:
 def principal_name(name: str) -> str:
     """A user or role among the claims."""
     return f"principal {fold(name)}"
+
+
+def token_name(name: str) -> str:
+    """A token among the claims."""
+    return f"token {fold(name)}"
 
 
 def claims(statement: Definition) -> dict[str, Claim]:  # noqa: PLR0911 - one for each form
@@ -81,10 +87,15 @@ def _of_principals(statement: statements.OfPrincipals) -> dict[str, Claim]:
         case (
             statements.CreateUser(name=name)
             | statements.SetPassword(name=name)
+            | statements.SetCertificate(name=name)
             | statements.CreateRole(name=name)
             | statements.DropPrincipal(name=name)
         ):
             return {principal_name(name): Claim.EXCLUSIVE}
+        case statements.CreateToken(name=name, user=user):
+            return {token_name(name): Claim.EXCLUSIVE, principal_name(user): Claim.SHARED}
+        case statements.DropToken(name=name):
+            return {token_name(name): Claim.EXCLUSIVE}
         case statements.RenamePrincipal(name=name, to=to):
             return {principal_name(name): Claim.EXCLUSIVE, principal_name(to): Claim.EXCLUSIVE}
         case statements.GrantRights(on=on, to=name) | statements.Revoke(on=on, of=name):

@@ -27,7 +27,18 @@ import msgspec
 
 from leasehold.core.words.messages import Allocate, ClusterFacts, Join
 from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining
-from leasehold.ids import Generation, Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
+from leasehold.ids import (
+    Generation,
+    Incarnation,
+    LineageHash,
+    LoginToken,
+    NodeId,
+    Nonce,
+    Revision,
+    Session,
+    Token,
+    UserToken,
+)
 from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
 
 CAPABILITIES: Final = ("leap", "reports-missing", "generations")
@@ -35,7 +46,7 @@ CAPABILITIES: Final = ("leap", "reports-missing", "generations")
 lacks and in which generation it has applied its revision."""
 
 
-def hash_secret(secret: Token | Session | LoginToken) -> bytes:
+def hash_secret(secret: Token | Session | LoginToken | UserToken) -> bytes:
     """What records hold of a token, session or login: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()
 

@@ -19,6 +19,7 @@ CatalogQuestion: TypeAlias = (
     | statements.ShowRebalance
     | statements.ShowRevoked
     | statements.ShowPrincipals
+    | statements.ShowTokens
     | statements.ShowGrants
 )
 
@@ -42,6 +43,8 @@ def answer(question: CatalogQuestion, catalog: Catalog, failed_logins: Callable[
             return relations.database(question, catalog)
         case statements.ShowPrincipals():
             return principals.principals(question, catalog, failed_logins)
+        case statements.ShowTokens():
+            return principals.tokens(catalog)
         case statements.ShowGrants():
             return principals.grants(question, catalog)
         case statements.ShowCluster():

@@ -1,10 +1,11 @@
-"""Users, roles and rights as SHOW tells them."""
+"""Users, roles, tokens and rights as SHOW tells them."""
 
 from collections.abc import Callable
 
 from leasehold.core.access.rights import object_named, object_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.words.literals import render_instant
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import GrantRecord, PrincipalKind, PrincipalRecord, UseState
 from leasehold.core.words.statements import ShowGrants, ShowPrincipals
@@ -25,13 +26,33 @@ def principals(question: ShowPrincipals, catalog: Catalog, failed_logins: Callab
         return rows_of(("role", "users"), rows, catalog)
     names = {one.id: one.name for one in used}
     return rows_of(
-        ("user", "roles", "failed_logins"),
+        ("user", "roles", "failed_logins", "by_certificate"),
         [
-            (one.name, ", ".join(sorted(names[role] for role in _roles(one) if role in names)), failed_logins(one.name))
+            (
+                one.name,
+                ", ".join(sorted(names[role] for role in _roles(one) if role in names)),
+                failed_logins(one.name),
+                one.by_certificate,
+            )
             for one in users
         ],
         catalog,
     )
+
+
+def tokens(catalog: Catalog) -> Rows:
+    """SHOW TOKENS: each token's name, its user, when it was made and until when it is valid."""
+    names = {one.id: one.name for one in _principals(catalog)}
+    rows: list[Row] = [
+        (one.name, names[one.user], _second(one.made_us), None if one.expires_us is None else _second(one.expires_us))
+        for one in sorted(catalog.tokens.values(), key=lambda one: one.name)
+        if one.user in names
+    ]
+    return rows_of(("token", "user", "made", "expires"), rows, catalog)
+
+
+def _second(wall_us: int) -> str:
+    return render_instant(wall_us // 1_000_000 * 1_000_000)
 
 
 def grants(question: ShowGrants, catalog: Catalog) -> Rows:

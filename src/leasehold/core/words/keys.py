@@ -31,6 +31,7 @@ DELETES = b"c/delete/"
 PRINCIPALS = b"c/principal/"
 GRANTS = b"c/grant/"
 LOGINS = b"c/login/"
+TOKENS = b"c/token/"
 HORIZONS = b"c/horizon/"
 QUERIES = b"c/query/"
 REVOKED_CERTIFICATES = b"c/revoked/"
@@ -132,3 +133,7 @@ def grant(object_id: ObjectId, principal_id: PrincipalId) -> bytes:
 
 def login(token_hash: bytes) -> bytes:
     return LOGINS + token_hash.hex().encode()
+
+
+def token(token_hash: bytes) -> bytes:
+    return TOKENS + token_hash.hex().encode()

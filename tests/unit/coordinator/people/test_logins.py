@@ -11,15 +11,16 @@ import pytest
 from leasehold.coordinator.people.logins import Logins
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
+from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.access.password_queue import PLACES, Lane
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.messages import LoggedIn, Login, LogOut
+from leasehold.core.words.messages import LoggedIn, Login, LogInByCertificate, LogInByToken, LogOut
 from leasehold.core.words.operations import Change, Txn
-from leasehold.core.words.records import PrincipalKind, PrincipalRecord, UseState
-from leasehold.errors import LeaseholdError, Refused, WrongPassword
-from leasehold.ids import ClusterId, LoginToken, PrincipalId
+from leasehold.core.words.records import PrincipalKind, PrincipalRecord, TokenRecord, UseState
+from leasehold.errors import LeaseholdError, Refused, Unauthenticated, WrongPassword
+from leasehold.ids import ClusterId, LoginToken, PrincipalId, UserToken
 from leasehold.limits.people import (
     LOGIN_TTL_NS,
     LOGINS_PER_USER_MAX,
@@ -69,7 +70,7 @@ class Ground:
 
     def another(self) -> Logins:
         """Those of the next leader."""
-        return Logins(self.writer, self.clock, self.passwords, self.entropy)
+        return Logins(self.writer, self.clock, self.passwords, self.entropy, self.clock.wall_us)
 
     async def write(self, *changes: Change) -> None:
         await self.writer.submit(lambda _: changes)
@@ -347,3 +348,41 @@ async def test_a_login_ends_by_its_age_which_a_new_leader_counts_anew(ground):
     assert set(ground.writer.catalog.logins) == {hash_secret(young.token)}
     await ground.logins.expire()
     assert hash_secret(old.token) not in ground.logins._since
+
+
+SHOWN = UserToken("lht_" + "a" * 64)
+
+
+async def log_in_by_token(ground: Ground) -> LoggedIn:
+    return await ground.logins.log_in(LogInByToken(cluster_id=None, user="u", token=SHOWN))
+
+
+@over_a_store
+async def test_a_token_logs_in_until_it_expires_and_then_what_it_has_logged_in_ends(ground):
+    by_password = await ground.log_in()
+    expires_us = ground.clock.wall_us() + 60_000_000
+    record = TokenRecord(
+        hash=hash_secret(SHOWN), name="k", user=PrincipalId(1), made_us=ground.clock.wall_us(), expires_us=expires_us
+    )
+    await ground.write(put(keys.token(record.hash), record))
+    by_token = await log_in_by_token(ground)
+    await ground.logins.expire()
+    assert set(ground.writer.catalog.logins) == {hash_secret(one.token) for one in (by_password, by_token)}
+    await asyncio.sleep(60)
+    with pytest.raises(Unauthenticated) as caught:
+        await log_in_by_token(ground)
+    assert caught.value.code == "WRONG_USER_TOKEN"
+    await ground.logins.expire()
+    assert set(ground.writer.catalog.logins) == {hash_secret(by_password.token)}
+    assert len(ground.writer.catalog.tokens) == 0
+    assert ground.passwords.asked == ground.passwords.asked[:1], "a token needs no slow hash"
+
+
+@over_a_store
+async def test_a_certificate_logs_in_while_that_is_on(ground):
+    request, caller = LogInByCertificate(cluster_id=None), Caller(CallerRole.CLIENT, "u")
+    with pytest.raises(Unauthenticated):
+        await ground.logins.log_in(request, "", caller)
+    await ground.user(1, "u", by_certificate=True)
+    answer = await ground.logins.log_in(request, "", caller)
+    assert ground.writer.catalog.logins[hash_secret(answer.token)].by_certificate

@@ -77,13 +77,14 @@ STEPS = [
 
 
 def seen(catalog):
-    """What nodes and people see of a catalog: all but what statements leave behind, and the instants of horizons."""
+    """What nodes and people see of a catalog: all but what statements leave behind, and instants."""
     kept = {
         name: getattr(catalog, name)
         for name in catalog.__struct_fields__
         if name not in {"revision", "lineage", "counters", "procedures", "statements", "horizons"}
     }
     kept["horizons"] = {table: one.hidden_us is None for table, one in catalog.horizons.items()}
+    kept["tokens"] = {key: msgspec.structs.replace(one, made_us=0, expires_us=0) for key, one in catalog.tokens.items()}
     kept["tables"] = {
         key: msgspec.structs.replace(one, deletes=0, schema_version=0) for key, one in catalog.tables.items()
     }

@@ -9,6 +9,7 @@ from leasehold.core.words.records import (
     PrincipalKind,
     PrincipalRecord,
     Right,
+    TokenRecord,
     TransactionRecord,
     TransactionState,
     UseState,
@@ -31,6 +32,10 @@ def principal(number, kind=PrincipalKind.USER, **fields):
     return PrincipalRecord(**{**whole, **fields})
 
 
+def token(name, user):
+    return TokenRecord(hash=name.encode(), name=name, user=user, made_us=0, expires_us=None)
+
+
 def one_catalog():
     """db.t, db.other, db.v which reads db.t; a user without rights who has logged in; a role that he has."""
     base = ground(create_database(), create_table(), create_table("other"))
@@ -38,6 +43,8 @@ def one_catalog():
     base.put(keys.principal(ROLE), principal(ROLE, PrincipalKind.ROLE))
     base.put(keys.principal(USER), principal(USER, roles=(ROLE,)))
     base.put(keys.login(LOGIN), LoginRecord(token_hash=LOGIN, user=USER, order=1))
+    base.put(keys.token(b"other"), token("other", ROLE))
+    base.put(keys.token(b"own"), token("own", USER))
     record = TransactionRecord(
         id=TRANSACTION, order=1, table=TABLE, schema_version=1, state=TransactionState.OPEN, rows=0
     )

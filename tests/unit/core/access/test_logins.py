@@ -3,13 +3,21 @@
 import msgspec
 import pytest
 
-from leasehold.core.access.logins import find_user, logins_ended, record_login
+from leasehold.core.access.callers import Caller, CallerRole
+from leasehold.core.access.logins import (
+    find_user,
+    logins_ended,
+    record_login,
+    record_login_by_certificate,
+    record_login_by_token,
+    tokens_ended,
+)
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.records import PrincipalKind, PrincipalRecord, UseState
-from leasehold.errors import WrongPassword
-from leasehold.ids import LoginToken
+from leasehold.core.words.records import PrincipalKind, PrincipalRecord, TokenRecord, UseState
+from leasehold.errors import Unauthenticated, WrongPassword
+from leasehold.ids import LoginToken, UserToken
 from leasehold.limits.people import LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 from tests.unit.core.catalog_words import Ground
@@ -76,3 +84,84 @@ def test_a_login_ends_once():
     changes = logins_ended([known, unknown], catalog)
     assert [change.key for change in changes] == [keys.login(known)]
     assert logins_ended([known, unknown], catalog.changed(changes)) == ()
+
+
+SHOWN = UserToken("lht_" + "a" * 64)
+HASH = hash_secret(SHOWN)
+NOW_US = 1_700_000_000_000_000
+
+
+def with_token(**fields):
+    record = TokenRecord(hash=HASH, name="k", user=1, made_us=NOW_US, expires_us=None)
+    other = principal(2, "bob")
+    catalog = with_principals(principal(1, "ann", **fields.pop("ann", {})), other)
+    return catalog.changed([put(keys.token(HASH), msgspec.structs.replace(record, **fields))])
+
+
+def by_token(catalog, user="ann", shown=SHOWN, now_us=NOW_US):
+    return record_login_by_token(token(1), user, shown, catalog, now_us)
+
+
+@pytest.mark.parametrize("fields", [{}, {"expires_us": NOW_US + 1}])
+def test_a_token_logs_its_user_in_and_the_login_says_by_which(fields):
+    catalog = with_token(**fields)
+    login = catalog.changed(by_token(catalog, "ANN")).logins[hash_secret(token(1))]
+    assert (login.user, login.by_token, login.by_certificate) == (1, HASH, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "user", "shown"),
+    [
+        ({}, "ann", UserToken("lht_" + "b" * 64)),
+        ({}, "ann", UserToken(HASH.hex())),
+        ({}, "bob", SHOWN),
+        ({}, "nobody", SHOWN),
+        ({"expires_us": NOW_US}, "ann", SHOWN),
+        ({"ann": {"state": UseState.PRE_DELETE}}, "ann", SHOWN),
+    ],
+    ids=["another token", "its hash", "of another user", "of nobody", "expired", "user going"],
+)
+def test_a_token_that_is_wrong_another_users_or_expired_logs_nobody_in(fields, user, shown):
+    with pytest.raises(Unauthenticated) as caught:
+        by_token(with_token(**fields), user, shown)
+    assert caught.value.code == "WRONG_USER_TOKEN"
+    assert shown not in caught.value.text + caught.value.hint
+
+
+def test_a_token_ends_with_its_logins_once_it_has_expired():
+    catalog = with_token(expires_us=NOW_US + 1)
+    catalog = catalog.changed(by_token(catalog))
+    catalog = catalog.changed(record_login(token(2), catalog.principals[1], catalog))
+    assert tokens_ended(catalog, NOW_US) == ()
+    ended = {change.key for change in tokens_ended(catalog, NOW_US + 1)}
+    assert ended == {keys.token(HASH), keys.login(hash_secret(token(1)))}
+    assert tokens_ended(with_token(), NOW_US * 10) == ()
+
+
+ANN = Caller(CallerRole.CLIENT, "Ann")
+
+
+def test_a_certificate_logs_the_user_of_its_name_in():
+    catalog = with_principals(principal(1, "ann", by_certificate=True))
+    login = catalog.changed(record_login_by_certificate(token(1), ANN, catalog)).logins[hash_secret(token(1))]
+    assert (login.user, login.by_token, login.by_certificate) == (1, b"", True)
+
+
+@pytest.mark.parametrize(
+    ("caller", "is_on"),
+    [
+        (ANN, False),
+        (None, True),
+        (Caller(CallerRole.CLIENT, "bob"), True),
+        (Caller(CallerRole.NODE, "ann"), True),
+        (Caller(CallerRole.COORDINATOR, "ann"), True),
+        (Caller(CallerRole.NEIGHBOUR), True),
+        (Caller(CallerRole.STRANGER, "ann"), True),
+    ],
+    ids=["off", "without TLS", "of another", "node", "coordinator", "neighbour", "stranger"],
+)
+def test_no_other_certificate_logs_in(caller, is_on):
+    catalog = with_principals(principal(1, "ann", by_certificate=is_on), principal(2, "bob"))
+    with pytest.raises(Unauthenticated) as caught:
+        record_login_by_certificate(token(1), caller, catalog)
+    assert caught.value.code == "UNAUTHENTICATED"

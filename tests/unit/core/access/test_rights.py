@@ -27,6 +27,7 @@ from leasehold.core.words.records import (
     HiddenRows,
     HiddenTable,
     HiddenView,
+    LoginRecord,
     PrincipalKind,
     Right,
     UseState,
@@ -93,6 +94,9 @@ NEEDS = [
     ("DROP VIEW db.v", [(DROP, VIEW)]),
     ("CREATE USER x PASSWORD 'p'", [(ALTER, CLUSTER)]),
     ("ALTER USER p11 PASSWORD 'p'", [(ALTER, CLUSTER)]),
+    ("ALTER USER u SET CERTIFICATE ON", [(ALTER, CLUSTER)]),
+    (f"CREATE TOKEN x FOR USER p11 HASH '{'ab' * 32}'", [(ALTER, CLUSTER)]),
+    ("DROP TOKEN other", [(ALTER, CLUSTER)]),
     ("CREATE ROLE x", [(ALTER, CLUSTER)]),
     ("ALTER ROLE p11 RENAME TO x", [(ALTER, CLUSTER)]),
     ("ALTER USER u RENAME TO x", [(ALTER, CLUSTER)]),
@@ -133,6 +137,26 @@ def test_the_table_covers_every_kind_of_statement():
 
 def test_a_user_may_change_his_own_password(before):
     check_statement(parse("ALTER USER U PASSWORD 'p'"), before, LOGIN)
+
+
+def by_token(catalog):
+    return put(catalog, keys.login(LOGIN), LoginRecord(token_hash=LOGIN, user=USER, order=1, by_token=b"own"))
+
+
+OWN = (f"CREATE TOKEN x FOR USER U HASH '{'ab' * 32}'", "DROP TOKEN OWN", "DROP TOKEN gone")
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_a_user_may_make_and_drop_own_tokens(before, text):
+    check_statement(parse(text), before, LOGIN)
+
+
+def test_a_login_by_a_token_gains_nothing_that_outlives_the_token(before):
+    for text in (OWN[0], "ALTER USER u PASSWORD 'p'"):
+        with pytest.raises(Forbidden, match="neither another password nor another token"):
+            check_statement(parse(text), by_token(before), LOGIN)
+        check_statement(parse(text), given(by_token(before), (ALTER, CLUSTER)), LOGIN)
+    check_statement(parse("DROP TOKEN own"), by_token(before), LOGIN)
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE IF EXISTS db.gone", "DROP DATABASE IF EXISTS gone", "DROP VIEW db.gone"])

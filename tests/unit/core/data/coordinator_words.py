@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.data.coordinator_client import CoordinatorClient
-from leasehold.core.words.messages import Message
+from leasehold.core.words.messages import Login, Message
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import ClusterId, LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -79,7 +79,8 @@ def ask(
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         port, runtime = Coordinators(script), TaskRuntime(SimulatedClock(loop))
-        calls = LoginCalls(port, runtime, lambda: password, token=token)
+        login = None if password is None else Login(cluster_id=None, user=password[0], password=password[1])
+        calls = LoginCalls(port, runtime, lambda: login, token=token)
         client = CoordinatorClient(calls, addresses, runtime, learns=learns)
         began_ns = loop.now_ns()
         try:

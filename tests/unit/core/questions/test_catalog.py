@@ -18,6 +18,7 @@ from leasehold.core.words.statements import (
     ShowRebalance,
     ShowRevoked,
     ShowTables,
+    ShowTokens,
     ShowViews,
 )
 from leasehold.limits.statements import SHOW_INLINE_ROWS_MAX
@@ -39,6 +40,7 @@ def test_each_question_gets_its_own_answer():
         DescribeDatabase(name="shop"): "key",
         ShowPrincipals(roles=False): "user",
         ShowPrincipals(roles=True): "role",
+        ShowTokens(): "token",
         ShowGrants(): "principal",
         ShowCluster(): "setting",
         ShowRebalance(): "table",

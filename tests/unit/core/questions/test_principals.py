@@ -17,7 +17,7 @@ def failed(name):
 
 def test_users_with_roles_and_failed_logins_and_roles_with_users():
     users = principals.principals(ShowPrincipals(roles=False), CATALOG, failed)
-    assert users.rows == (("ann", "readers", 0), ("bob", "", 3))
+    assert users.rows == (("ann", "readers", 0, False), ("bob", "", 3, False))
     roles = principals.principals(ShowPrincipals(roles=True), CATALOG, failed)
     assert roles.rows == (("readers", "ann"), ("writers", ""))
     assert b"argon2" not in encode(users) + encode(roles)

@@ -19,6 +19,7 @@ from leasehold.core.ddl.plans import (
     rights,
     rows,
     tables,
+    tokens,
     views,
 )
 from leasehold.core.words import records, statements
@@ -47,6 +48,9 @@ _PLANS: Final[dict[type[Definition], Callable[[Any, Catalog, Context], Plan | No
     statements.DeleteRows: rows.delete_rows,
     statements.CreateUser: principals.create_user,
     statements.SetPassword: principals.set_password,
+    statements.SetCertificate: principals.set_certificate,
+    statements.CreateToken: tokens.create_token,
+    statements.DropToken: tokens.drop_token,
     statements.CreateRole: principals.create_role,
     statements.RenamePrincipal: principals.rename_principal,
     statements.DropPrincipal: principals.drop_principal,

@@ -2,14 +2,23 @@
 
 import msgspec
 
+from leasehold.core.access.logins import end_logins
 from leasehold.core.access.rights import CLUSTER, keeps_administrator
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, next_object, put
 from leasehold.core.ddl.plans.rights import principal_named
+from leasehold.core.ddl.plans.tokens import drop_tokens
 from leasehold.core.words import keys, records
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import PrincipalKind, PrincipalRecord, Right, UseState
-from leasehold.core.words.statements import CreateRole, CreateUser, DropPrincipal, RenamePrincipal, SetPassword
+from leasehold.core.words.statements import (
+    CreateRole,
+    CreateUser,
+    DropPrincipal,
+    RenamePrincipal,
+    SetCertificate,
+    SetPassword,
+)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import PrincipalId
@@ -37,6 +46,16 @@ def set_password(statement: SetPassword, catalog: Catalog, context: Context) -> 
     record = msgspec.structs.replace(user, password_hash=context.password_hash)
     changes = (put(keys.principal(user.id), record), *end_logins(user.id, catalog))
     return Plan(changes=changes, counters=counters(catalog))
+
+
+def set_certificate(statement: SetCertificate, catalog: Catalog, _context: Context) -> Plan | None:
+    """Lets certificates log the user in, or no more: then what they have logged in ends."""
+    user = principal_named(statement.name, PrincipalKind.USER, catalog)
+    if statement.is_on == user.by_certificate:
+        return None
+    record = msgspec.structs.replace(user, by_certificate=statement.is_on)
+    ended = end_logins(user.id, catalog, lambda login: login.by_certificate)
+    return Plan(changes=(put(keys.principal(user.id), record), *ended), counters=counters(catalog))
 
 
 def create_role(statement: CreateRole, catalog: Catalog, _context: Context) -> Plan | None:
@@ -76,7 +95,8 @@ def remove_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tuple
     """It goes; its rights go behind it (`core/replicas/leftovers.py`)."""
     if hidden.principal not in catalog.principals:
         return ()
-    return (Change(keys.principal(hidden.principal), None), *end_logins(hidden.principal, catalog))
+    gone = Change(keys.principal(hidden.principal), None)
+    return (gone, *end_logins(hidden.principal, catalog), *drop_tokens(hidden.principal, catalog))
 
 
 def restore_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
@@ -85,11 +105,6 @@ def restore_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tupl
     if record is None or record.state is UseState.IN_USE:
         return ()
     return (put(keys.principal(record.id), msgspec.structs.replace(record, state=UseState.IN_USE)),)
-
-
-def end_logins(user: PrincipalId, catalog: Catalog) -> tuple[Change, ...]:
-    """The changes that log a user out everywhere."""
-    return tuple(Change(keys.login(token_hash), None) for _, token_hash in catalog.logins_of.get(user, ()))
 
 
 def _is_there(name: str, kind: PrincipalKind, catalog: Catalog, *, if_not_exists: bool) -> bool:

@@ -21,6 +21,8 @@ from leasehold.core.words.messages.clients import (
     LoggedIn,
     LoggedOut,
     Login,
+    LogInByCertificate,
+    LogInByToken,
     LogOut,
     NodeRecovery,
     NodeRemoved,
@@ -125,7 +127,9 @@ _Leases: TypeAlias = Renewal | Grant | RenewalRefused | Surrender | SurrenderAcc
 _Ends: TypeAlias = ReportProcessEnd | ProcessEndReported
 _Recoveries: TypeAlias = RecoveryFinished | RecoveryAccepted | RecoveryBehind | RecoveryProgress
 _Reports: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
-_Logins: TypeAlias = Login | LoggedIn | LogOut | LoggedOut
+AnyLogin: TypeAlias = Login | LogInByToken | LogInByCertificate
+"""The requests that are answered with a login."""
+_Logins: TypeAlias = AnyLogin | LoggedIn | LogOut | LoggedOut
 _Statements: TypeAlias = Execute | AskOutcome | WaitingFor | Receipt | Rows | AskReceipts | Receipts
 _Nodes: TypeAlias = AskStatus | NodeStatus | ClusterStatus | RemoveNode | NodeRemoved
 _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds

@@ -2,7 +2,7 @@
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import BarrierReceipt, CheckpointRow, Outcome, SettledNode, Waited
-from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term
+from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term, UserToken
 
 
 class Login(BaseMessage, frozen=True, kw_only=True, tag="log-in/1"):
@@ -13,8 +13,22 @@ class Login(BaseMessage, frozen=True, kw_only=True, tag="log-in/1"):
     password: str
 
 
+class LogInByToken(BaseMessage, frozen=True, kw_only=True, tag="log-in-by-token/1"):
+    """Asks for a login of a user, who shows a token of `CREATE TOKEN`."""
+
+    cluster_id: ClusterId | None
+    user: str
+    token: UserToken
+
+
+class LogInByCertificate(BaseMessage, frozen=True, kw_only=True, tag="log-in-by-certificate/1"):
+    """Asks for a login of the user whose name is in the certificate that the connection shows."""
+
+    cluster_id: ClusterId | None
+
+
 class LoggedIn(BaseMessage, frozen=True, kw_only=True, tag="logged-in/1"):
-    """The password was right. Nodes know the token from `revision` on."""
+    """The password, token or certificate was right. Nodes know the token from `revision` on."""
 
     token: LoginToken
     revision: Revision

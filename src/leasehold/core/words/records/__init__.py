@@ -1,7 +1,8 @@
 """What the meta storage and the vault hold, each record defined once.
 
 A record's tag carries its version (`node/1`); a change of shape is a new struct under a new tag, and the
-golden bytes of the old one stay in the tests for ever. Records hold no clock reading. Secrets (tokens,
+golden bytes of the old one stay in the tests for ever. Of clock readings, records hold those of the wall clock that
+rows and tokens expire by. Secrets (tokens,
 sessions) are stored as their SHA-256, passwords as their argon2 hash, since every node can read every record.
 """
 
@@ -55,7 +56,14 @@ from leasehold.core.words.records.objects import (
     ViewColumn,
     ViewRecord,
 )
-from leasehold.core.words.records.principals import GrantRecord, LoginRecord, PrincipalKind, PrincipalRecord, Right
+from leasehold.core.words.records.principals import (
+    GrantRecord,
+    LoginRecord,
+    PrincipalKind,
+    PrincipalRecord,
+    Right,
+    TokenRecord,
+)
 from leasehold.core.words.records.statements import (
     BarrierReceipt,
     Claim,
@@ -84,7 +92,7 @@ _Processes: TypeAlias = NodeRecord | CoordinatorRecord
 _Certificates: TypeAlias = RevokedCertificateRecord | CertifiedNameRecord
 _Objects: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | BucketRecord | HorizonRecord | DroppedRecord
 _Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord | TransactionRecord
-_Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord
+_Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord | TokenRecord
 _Statements: TypeAlias = StatementRecord | ProcedureRecord
 _Log: TypeAlias = LogPosition | LogBody | LogEntry | LogCheckpoint | CheckpointChunk | LogFormatRecord
 _Moves: TypeAlias = MetaMoveRecord | LogFillingRecord

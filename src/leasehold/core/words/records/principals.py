@@ -36,6 +36,8 @@ class PrincipalRecord(Record, frozen=True, kw_only=True, tag="principal/1"):
     roles: tuple[PrincipalId, ...]
     leaving: tuple[PrincipalId, ...] = ()
     """Those of `roles` that are being revoked: they count no more."""
+    by_certificate: bool = False
+    """Whether a client's certificate with the user's name logs in without a password."""
 
 
 class GrantRecord(Record, frozen=True, kw_only=True, tag="right/1"):
@@ -49,8 +51,22 @@ class GrantRecord(Record, frozen=True, kw_only=True, tag="right/1"):
 
 
 class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):
-    """A user who gave the right password and holds the token of this hash; `order` says which to purge first."""
+    """A user who has logged in and holds the token of this hash; `order` says which to purge first."""
 
     token_hash: bytes
     user: PrincipalId
     order: int
+    by_token: bytes = b""
+    """The hash of the user's token that made the login, and with which it ends; empty without one."""
+    by_certificate: bool = False
+
+
+class TokenRecord(Record, frozen=True, kw_only=True, tag="token/1"):
+    """A token that logs a user in, by the SHA-256 of its text. The times are microseconds since 1970 UTC."""
+
+    hash: bytes
+    name: str
+    user: PrincipalId
+    made_us: int
+    expires_us: int | None
+    """None for never."""

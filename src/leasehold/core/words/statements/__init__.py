@@ -40,14 +40,17 @@ from leasehold.core.words.statements.objects import (
 )
 from leasehold.core.words.statements.principals import (
     CreateRole,
+    CreateToken,
     CreateUser,
     DropPrincipal,
+    DropToken,
     GrantRights,
     GrantRole,
     OfPrincipals,
     RenamePrincipal,
     Revoke,
     RevokeRole,
+    SetCertificate,
     SetPassword,
 )
 from leasehold.core.words.statements.questions import (
@@ -67,6 +70,7 @@ from leasehold.core.words.statements.questions import (
     ShowRepairs,
     ShowRevoked,
     ShowTables,
+    ShowTokens,
     ShowViews,
 )
 
@@ -108,7 +112,7 @@ _OfViews: TypeAlias = CreateView | RenameView | DropView
 OfCluster: TypeAlias = AlterCluster | Rebalance | RevokeCertificate | AlterNode
 Definition: TypeAlias = _OfDatabases | _OfTables | _OfColumns | _OfViews | Comment | OfPrincipals | OfCluster
 """Statements that change the catalog, each run as a procedure."""
-Growing: TypeAlias = CreateDatabase | CreateTable | AddColumns | CreateView | CreateUser | CreateRole
+Growing: TypeAlias = CreateDatabase | CreateTable | AddColumns | CreateView | CreateUser | CreateRole | CreateToken
 """Those that need more space in the meta storage for good."""
 
 
@@ -127,7 +131,8 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
 _Listing: TypeAlias = ShowDatabases | ShowTables | ShowViews
 OfRelations: TypeAlias = _Listing | ShowProperties | ShowBuckets | Describe | DescribeDatabase
 _OfLeader: TypeAlias = ShowNodes | ShowCoordinators | ShowCluster | ShowRepairs | ShowProcedures | ShowHistory
-Question: TypeAlias = OfRelations | _OfLeader | ShowRebalance | ShowRevoked | ShowPrincipals | ShowGrants
+_OfPeople: TypeAlias = ShowPrincipals | ShowTokens | ShowGrants
+Question: TypeAlias = OfRelations | _OfLeader | ShowRebalance | ShowRevoked | _OfPeople
 """Statements that only read the catalog."""
 
 AnyStatement: TypeAlias = Definition | Question | Explain | CancelProcedure

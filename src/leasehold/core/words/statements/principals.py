@@ -21,6 +21,31 @@ class SetPassword(Statement, frozen=True, kw_only=True):
     password: str
 
 
+class SetCertificate(Statement, frozen=True, kw_only=True):
+    """`ALTER USER u SET CERTIFICATE ON | OFF`: whether a client's certificate of that name logs in; OFF ends what such
+    certificates have logged in."""
+
+    name: str
+    is_on: bool
+
+
+class CreateToken(Statement, frozen=True, kw_only=True):
+    """`CREATE TOKEN name FOR USER u HASH 'hex' [EXPIRES '30d']`: who has the text of this SHA-256 may log in as u."""
+
+    name: str
+    user: str
+    hash: bytes
+    expires_ns: int | None = None
+    """From when it is made on; None for never."""
+
+
+class DropToken(Statement, frozen=True, kw_only=True):
+    """`DROP TOKEN [IF EXISTS] name`: ends what it has logged in."""
+
+    name: str
+    if_exists: bool = False
+
+
 class CreateRole(Statement, frozen=True, kw_only=True):
     """`CREATE ROLE [IF NOT EXISTS] r`."""
 
@@ -75,5 +100,6 @@ class RevokeRole(Statement, frozen=True, kw_only=True):
 
 
 _OfRights: TypeAlias = GrantRights | Revoke | GrantRole | RevokeRole
-OfPrincipals: TypeAlias = CreateUser | SetPassword | CreateRole | RenamePrincipal | DropPrincipal | _OfRights
-"""Statements about users, roles and rights."""
+_OfLogins: TypeAlias = SetPassword | SetCertificate | CreateToken | DropToken
+OfPrincipals: TypeAlias = CreateUser | CreateRole | RenamePrincipal | DropPrincipal | _OfLogins | _OfRights
+"""Statements about users, how they log in, roles and rights."""

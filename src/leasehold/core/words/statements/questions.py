@@ -74,6 +74,10 @@ class ShowPrincipals(Statement, frozen=True, kw_only=True):
     roles: bool
 
 
+class ShowTokens(Statement, frozen=True, kw_only=True):
+    """`SHOW TOKENS`: their names and users, never a token or its hash."""
+
+
 class ShowGrants(Statement, frozen=True, kw_only=True):
     """`SHOW GRANTS [FOR name] [ON object]`."""
 
