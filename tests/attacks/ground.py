@@ -1,7 +1,7 @@
 """What every attack runs on: a cluster with users, an honest client beside the attack, and what must hold meanwhile.
 
-While `Ground.attacked()` is open, an honest client in a process of its own logs in, asks, appends and scans again and
-again, and a thread samples the memory of the coordinator and of the nodes. Each attack has a table of its own for that
+While `Ground.attacked()` is open, an honest client in a process of its own, which comes to the same door as the
+attackers, logs in, asks, appends and scans again and again, and a thread samples the memory of the coordinator and of the nodes. Each attack has a table of its own for that
 client: a scan costs more with each append, and shows no more. At the end of an attack:
 
 | must hold | how it is seen |
@@ -18,22 +18,31 @@ or SERVED_NS_MAX over the share of the processors that other programs left meanw
 """
 
 import contextlib
+import copy
+import itertools
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import grpc
 import msgspec
 import psutil
 import pyarrow as pa
 
+from leasehold.certificates.files import CA, IDENTITY
+from leasehold.certificates.names import CertificateRole
 from leasehold.client.cluster import Cluster, connect
+from leasehold.client.trust import TLS_FOLDER, WITHOUT_TLS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.wire.clock import sleep_ns
+from leasehold.wire.tls import Tls, read_tls
 from tests.e2e.cluster import RunningCluster
 
 GROWN_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -96,17 +105,19 @@ class Ground:
 
     def __init__(self, cluster: RunningCluster, honest: "_Honest") -> None:
         self.cluster = cluster
+        self.files: Path | None = None
+        """What the attackers and the honest client have for TLS."""
         self._honest = honest
-        self._attacks = 0
+        self._attacks = itertools.count(1)
         self._bytes_at_first: dict[int, int] = {}
         """Of each process, by its pid, before the first attack that it has seen."""
         self.directory = cluster.directory
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, directory: Path) -> Generator[Self]:
+    def start(cls, directory: Path, *, tls: bool = False) -> Generator[Self]:
         """Starts the cluster with its users: an administrator, a reader and writer, a writer, one without rights."""
-        with RunningCluster.start(directory) as cluster, _Honest(directory) as honest:
+        with RunningCluster.start(directory, tls=tls) as cluster, _Honest(directory) as honest:
             with cluster.connect() as first:
                 first.sql(f"CREATE USER {ROOT[0]} PASSWORD '{ROOT[1]}'")
             ground = cls(cluster, honest)
@@ -126,6 +137,48 @@ class Ground:
         user, password = who
         return connect(self.directory, user=user, password=password)
 
+    def attacked_by(self, files: Path) -> Self:
+        """The same ground, for attackers who have these files: a bundle, or a file of authorities."""
+        seen = copy.copy(self)
+        seen.files = files
+        return seen
+
+    @property
+    def tls(self) -> Tls | None:
+        return None if self.files is None else read_tls(self.files)
+
+    def door(self, address: str) -> str:
+        """Where attackers reach the server at `address`."""
+        return address if self.tls is None else self.tls.door(address)
+
+    def channel(self, address: str, *options: tuple[str, Any]) -> grpc.Channel:
+        """A connection of its own, which may send messages of any size."""
+        given = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1), *options]
+        if self.tls is None:
+            return grpc.insecure_channel(address, options=given)
+        role = CertificateRole.COORDINATOR if address == self.coordinator else CertificateRole.NODE
+        given.append(("grpc.ssl_target_name_override", self.tls.server_name(role)))
+        return grpc.secure_channel(self.door(address), self.tls.channel(), options=given)
+
+    def connection(self, address: str) -> socket.socket:
+        """A connection that speaks no HTTP/2 by itself; over TLS after its handshake."""
+        return self.in_tls(self.tcp(address))
+
+    def tcp(self, address: str) -> socket.socket:
+        """A connection that has begun nothing."""
+        host, port = self.door(address).rsplit(":", 1)
+        return socket.create_connection((host, int(port)), timeout=60)
+
+    def in_tls(self, connection: socket.socket) -> socket.socket:
+        if self.files is None:
+            return connection
+        context = ssl.create_default_context(cafile=self.directory / TLS_FOLDER / CA)
+        context.check_hostname = False
+        context.set_alpn_protocols(["h2"])
+        if self.files.is_dir():
+            context.load_cert_chain(self.files / IDENTITY)
+        return context.wrap_socket(connection)
+
     @property
     def coordinator(self) -> str:
         """The coordinator's `host:port`."""
@@ -141,7 +194,7 @@ class Ground:
         connections from before the attack. Since the first attack no process may have grown by `grown_by_all_max`
         bytes."""
         lapses, logged_bytes = self._lapses(), self._logged_bytes()
-        one_round = partial(self._honest.round, self._new_table(), kept=kept)
+        one_round = partial(self._honest.round, self._new_table(), self.files, kept=kept)
         before = [one_round() for _ in range(ROUNDS_BEFORE)]
         calm_ns = max(max(one.took_ns.values()) for one in before)
         processes = self._processes()
@@ -173,8 +226,7 @@ class Ground:
 
     def _new_table(self) -> str:
         """For the honest client."""
-        self._attacks += 1
-        name = f"shop.beside_{self._attacks}"
+        name = f"shop.beside_{next(self._attacks)}"
         with self.connect(ROOT) as root:
             root.sql(f"CREATE TABLE {name} {COLUMNS}")
         return name
@@ -210,11 +262,12 @@ class _Honest:
         self._process.kill()
         self._process.communicate()
 
-    def round(self, table: str, *, kept: bool) -> Round:
-        """One more round, to its end."""
+    def round(self, table: str, files: Path | None, *, kept: bool) -> Round:
+        """One more round, to its end, with these files for TLS."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{table} {KEPT if kept else ''}\n")
+        asked = [table, str(files or WITHOUT_TLS), KEPT if kept else ""]
+        self._process.stdin.write("\t".join(asked) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the honest client has ended"

@@ -1,6 +1,6 @@
-"""`python -m tests.attacks.honest DIRECTORY`: an honest client. For each line that it reads, the name of a table, it
-does one round on that table, and prints a line of JSON. If `kept` follows the name, it connects only if it has not kept
-a connection."""
+"""`python -m tests.attacks.honest DIRECTORY`: an honest client. For each line that it reads, it does one round, and
+prints a line of JSON. A line says, divided by tabs, the name of a table, the files for TLS, and perhaps `kept`: then it
+connects only if it has not kept a connection."""
 
 import sys
 import time
@@ -52,8 +52,8 @@ def main(directory: str, asked: Iterable[str], say: Callable[[str], object]) -> 
     kept: Cluster | None = None
     for number, line in enumerate(asked):
         sleep_ns(PAUSE_NS)
-        table, *more = line.split()
-        cluster = nullcontext(kept := kept or connected()) if more == [KEPT] else connected()
+        table, files, how = line.rstrip("\n").split("\t")
+        cluster = nullcontext(kept := kept or connected(tls=files)) if how == KEPT else connected(tls=files)
         say(msgspec.json.encode(one_round(cluster, table, 1_000_000 + number)).decode() + "\n")
 
 

@@ -6,6 +6,7 @@ A little of HTTP/2. The client respects what the server allows.
 import contextlib
 import selectors
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Generator
 from typing import Final
@@ -17,6 +18,7 @@ INITIAL_WINDOW_SIZE: Final = 4
 FRAME_BYTES: Final = 16_384
 WINDOW_BYTES: Final = 65_535
 HEADER_BYTES: Final = 9
+NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -31,9 +33,8 @@ def literal(name: str, value: str) -> bytes:
 class Unfinished:
     """Calls on a connection of their own."""
 
-    def __init__(self, address: str, method: str, size: int, count: int) -> None:
-        host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
+    def __init__(self, connection: socket.socket, address: str, method: str, size: int, count: int) -> None:
+        self.socket = connection
         self.socket.setblocking(False)
         headers = {":method": "POST", ":scheme": "http", ":path": method, ":authority": address}
         headers |= {"content-type": "application/grpc", "te": "trailers"}
@@ -57,11 +58,12 @@ class Unfinished:
     def move(self) -> None:
         """Reads and writes what can be, without waiting."""
         try:
-            with contextlib.suppress(BlockingIOError):
-                self._incoming += self.socket.recv(1 << 16) or self._ended()
+            with contextlib.suppress(*NOT_NOW):
+                while self:  # over TLS a selector does not see what has been decrypted
+                    self._incoming += self.socket.recv(1 << 16) or self._ended()
             self._read_frames()
             self._write()
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             self._ended()
 
     @property
@@ -113,7 +115,7 @@ class Unfinished:
         return None
 
     def _write(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(*NOT_NOW):
             while self._left and self.wants_to_write:
                 if not self._outgoing and (found := self._next_allowed()) is not None:
                     stream, allowed = found
@@ -127,11 +129,11 @@ class Unfinished:
 
 @contextlib.contextmanager
 def unfinished_calls(
-    address: str, method: str, size: int, count: int, on_each: int = 1
+    connect: Callable[[str], socket.socket], address: str, method: str, size: int, count: int, on_each: int = 1
 ) -> Generator[Callable[[int], None]]:
     """Begins so many calls, `on_each` connection so many; yields what keeps them going until at most so many stand."""
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
-        connections = {Unfinished(address, method, size, on_each) for _ in range(count // on_each)}
+        connections = {Unfinished(connect(address), address, method, size, on_each) for _ in range(count // on_each)}
         for one in connections:
             opened.enter_context(one.socket)
             selector.register(one.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, one)

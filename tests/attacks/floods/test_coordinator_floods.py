@@ -44,8 +44,7 @@ GUESSES: Final = 1
 @contextlib.contextmanager
 def channels(ground: Ground, count: int) -> Generator[list[grpc.Channel]]:
     """Connections of a stranger."""
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
-    made = [grpc.insecure_channel(ground.coordinator, options=options) for _ in range(count)]
+    made = [ground.channel(ground.coordinator) for _ in range(count)]
     try:
         yield made
     finally:
@@ -123,7 +122,7 @@ def test_requests_that_never_come_whole(ground: Ground, scale: int) -> None:
     on_each = min(count // CONNECTIONS, CALLS_PER_CONNECTION_MAX)
     with ground.attacked():
         for _ in range(scale):
-            with unfinished_calls(ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, count, on_each) as keep_going:
+            with unfinished_calls(ground.connection, ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, count, on_each) as keep_going:
                 keep_going(REQUESTS_UNREAD_MAX if scale == 1 else 0)
 
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from leasehold.client.cluster import Cluster
-from leasehold.core.words.messages import ReadTicket, WriteTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import SegmentId
 from leasehold.limits.flight import (
@@ -25,10 +23,11 @@ from leasehold.limits.flight import (
 )
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
-from leasehold.wire.flight import calling, descriptor, ticket
+from leasehold.storage.schema import FIELD_ID_KEY
+from leasehold.wire.flight import calling, descriptor, ticket, writer_to
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.rpc import CALL
+from tests.attacks.floods.tickets import reading, writing
 from tests.attacks.ground import HONEST, TABLE, WRITER, Ground
 from tests.attacks.unfinished import unfinished_calls
 
@@ -41,16 +40,11 @@ THREADS = 8
 DIGITS = 5_000
 
 
-def channel(address: str) -> grpc.Channel:
-    options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
-    return grpc.insecure_channel(address, options=options)
-
-
 @contextlib.contextmanager
 def channels(ground: Ground) -> Generator[list[grpc.Channel]]:
     """A connection to each node."""
     with contextlib.ExitStack() as opened:
-        yield [opened.enter_context(channel(one)) for one in ground.nodes()]
+        yield [opened.enter_context(ground.channel(one)) for one in ground.nodes()]
 
 
 def refused(channel: grpc.Channel, method: str, message: bytes, **more: Any) -> grpc.StatusCode:
@@ -79,7 +73,7 @@ def test_small_compressed_calls(ground: Ground, scale: int, port: str) -> None:
     address = ground.nodes()[0] if port == "node" else ground.coordinator
     path = SERVICE + "DoGet" if port == "node" else CALL
 
-    with ground.attacked(), channel(address) as made:
+    with ground.attacked(), ground.channel(address) as made:
 
         def call(_: int) -> None:
             with pytest.raises(grpc.RpcError) as caught:
@@ -100,7 +94,7 @@ def test_large_first_messages(ground: Ground, scale: int, method: str, size: int
     message = write_field(1, bytes(size - 16))
     with ground.attacked(), contextlib.ExitStack() as opened:
         # One node bears them all.
-        made = [opened.enter_context(channel(ground.nodes()[0])) for _ in range(at_once)]
+        made = [opened.enter_context(ground.channel(ground.nodes()[0])) for _ in range(at_once)]
 
         def send(number: int) -> None:
             refused(made[number % at_once], method, message)
@@ -112,7 +106,7 @@ def test_large_first_messages(ground: Ground, scale: int, method: str, size: int
 def test_first_messages_that_never_come_whole(ground: Ground, scale: int, method: str) -> None:
     """Each lacks its last byte. One node bears them all."""
     size, count = FLIGHT_RECEIVED_BYTES_MAX, 120 * scale
-    with ground.attacked(), unfinished_calls(ground.nodes()[0], SERVICE + method, size, count) as keep_going:
+    with ground.attacked(), unfinished_calls(ground.connection, ground.nodes()[0], SERVICE + method, size, count) as keep_going:
         keep_going(count // 2 if scale == 1 else 0)
 
 
@@ -160,25 +154,6 @@ def test_half_open_calls_without_end(ground: Ground, scale: int) -> None:
             one.stop()
 
 
-def _writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
-    facts = cluster.facts(TABLE)
-    transaction = cluster.new_transaction()
-    opened = cluster.open_transaction(facts, transaction)
-    bucket = facts.buckets[0]
-    address = next(one.address for one in facts.places if one.node == bucket.replicas[0])
-    request = WriteTicket(
-        cluster_id=facts.cluster_id,
-        transaction=transaction,
-        segment=SegmentId(f"{transaction}-{'0' * 32}"),
-        table=facts.table,
-        bucket=bucket.bucket,
-        schema_version=facts.schema_version,
-        revision=opened.revision,
-        login=cluster.token,
-    )
-    return request, address, arrow_schema(facts.fields)
-
-
 def test_rows_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale: int) -> None:
     """By a user who may insert: some megabytes of zstd."""
     options = flight.FlightCallOptions(
@@ -187,11 +162,11 @@ def test_rows_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale: in
     values = [pa.array([1, 2], pa.int64()), pa.array(["x" * (160 * MIB if scale == 1 else 256 * MIB)] * 2, pa.string())]
     with ground.connect(WRITER) as cluster, ground.attacked():
         for number in range(scale):
-            request, address, schema = _writing(cluster)
+            request, address, schema = writing(cluster)
             request = msgspec.structs.replace(request, segment=SegmentId(f"{request.transaction}-{number:032x}"))
             rows = pa.RecordBatch.from_arrays(values, schema=schema)
             with pytest.raises(LeaseholdError) as caught, calling(address):
-                writer, _ = flight.FlightClient(f"grpc://{address}").do_put(descriptor(request), schema, options)
+                writer, _ = writer_to(address, ground.tls).do_put(descriptor(request), schema, options)
                 with writer:
                     writer.write_batch(rows)
                     writer.done_writing()
@@ -200,23 +175,9 @@ def test_rows_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale: in
 
 def test_tickets_that_name_a_column_as_often_as_a_table_has_columns(ground: Ground, scale: int) -> None:
     with ground.connect(HONEST) as cluster, ground.attacked():
-        plan = cluster.plan(TABLE, None)
-        segment = plan.segments[0]
-        address = next(one.address for one in plan.facts.places if one.node == segment.holders[0])
-        request = ReadTicket(
-            cluster_id=plan.facts.cluster_id,
-            request="r",
-            table=segment.table,
-            bucket=segment.bucket,
-            segment=segment.id,
-            sha256=segment.sha256,
-            row_offset=0,
-            fields=plan.fields[:1] * COLUMNS_MAX,
-            revision=plan.facts.revision,
-            login=cluster.token,
-            generation=plan.facts.generation,
-        )
-        client = flight.FlightClient(f"grpc://{address}")
+        address, sound = reading(cluster, TABLE)[0]
+        request = msgspec.structs.replace(sound, fields=sound.fields[:1] * COLUMNS_MAX)
+        client = writer_to(address, ground.tls)
 
         def read(_: int) -> None:
             with pytest.raises(LeaseholdError) as caught, calling(address):
@@ -229,9 +190,9 @@ def test_tickets_that_name_a_column_as_often_as_a_table_has_columns(ground: Grou
 def test_schemas_with_field_ids_of_thousands_of_digits(ground: Ground, scale: int) -> None:
     """By a user who may insert. Python turns no text of so many digits into a number."""
     with ground.connect(WRITER) as cluster, ground.attacked():
-        request, address, schema = _writing(cluster)
+        request, address, schema = writing(cluster)
         named = pa.schema([field.with_metadata({FIELD_ID_KEY: b"9" * DIGITS}) for field in schema])
-        client = flight.FlightClient(f"grpc://{address}")
+        client = writer_to(address, ground.tls)
 
         def write(_: int) -> None:
             with pytest.raises(LeaseholdError) as caught, calling(address):

@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import socket
+import ssl
 import zlib
 from collections.abc import Generator
 
@@ -28,8 +29,7 @@ def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> 
     with contextlib.ExitStack() as opened, ground.attacked():
         silent: list[socket.socket] = []
         for number, address in enumerate([ground.coordinator, *ground.nodes()] * (SILENT * scale)):
-            host, port = address.rsplit(":", 1)
-            connection = opened.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            connection = opened.enter_context(ground.connection(address))
             connection.sendall(list(SILENCES.values())[number % len(SILENCES)])
             silent.append(connection)
         for connection in silent:
@@ -55,21 +55,21 @@ def many_files() -> Generator[None]:
 @pytest.mark.parametrize("port", ["node", "coordinator"])
 def test_more_connections_than_a_port_takes(ground: Ground, scale: int, port: str) -> None:
     """The connections from before stay, and there is room again once the others have gone."""
-    host, number = (ground.nodes()[0] if port == "node" else ground.coordinator).rsplit(":", 1)
+    address = ground.nodes()[0] if port == "node" else ground.coordinator
     hello = PREFACE + frame(SETTINGS, 0, 0, b"")
     with ground.attacked(kept=True):
         for _ in range(scale):
             with contextlib.ExitStack() as opened:
-                made = [
-                    opened.enter_context(socket.create_connection((host, int(number)), timeout=60)) for _ in range(MORE)
-                ]
-                assert sum(_is_taken(one, hello) for one in made) <= CONNECTIONS_MAX
+                made = [opened.enter_context(ground.tcp(address)) for _ in range(MORE)]
+                taken = sum(_is_taken(ground, one, hello) for one in made)
+                assert taken <= CONNECTIONS_MAX
     with ground.attacked():
         pass
 
 
-def _is_taken(connection: socket.socket, hello: bytes) -> bool:
-    with contextlib.suppress(ConnectionError):
-        connection.sendall(hello)
-        return connection.recv(1) != b""
+def _is_taken(ground: Ground, connection: socket.socket, hello: bytes) -> bool:
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        within = ground.in_tls(connection)
+        within.sendall(hello)
+        return within.recv(1) != b""
     return False

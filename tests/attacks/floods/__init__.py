@@ -1,0 +1,1 @@
+"""Floods, at the doors of a cluster with TLS."""

@@ -1,0 +1,54 @@
+"""Tickets of users for the nodes."""
+
+import pyarrow as pa
+
+from leasehold.client.cluster import Cluster
+from leasehold.core.words.messages import ReadTicket, WriteTicket
+from leasehold.ids import SegmentId
+from leasehold.storage.schema import arrow_schema
+from tests.attacks.ground import TABLE
+
+
+def writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
+    """To write a segment of TABLE; the address of a replica; the schema of the rows."""
+    facts = cluster.facts(TABLE)
+    transaction = cluster.new_transaction()
+    opened = cluster.open_transaction(facts, transaction)
+    bucket = facts.buckets[0]
+    address = next(one.address for one in facts.places if one.node == bucket.replicas[0])
+    request = WriteTicket(
+        cluster_id=facts.cluster_id,
+        transaction=transaction,
+        segment=SegmentId(f"{transaction}-{'0' * 32}"),
+        table=facts.table,
+        bucket=bucket.bucket,
+        schema_version=facts.schema_version,
+        revision=opened.revision,
+        login=cluster.token,
+    )
+    return request, address, arrow_schema(facts.fields)
+
+
+def reading(cluster: Cluster, table: str) -> list[tuple[str, ReadTicket]]:
+    """For each segment of a table the address of a replica, and what reads it."""
+    plan = cluster.plan(table, None)
+    addresses = {one.node: one.address for one in plan.facts.places}
+    return [
+        (
+            addresses[segment.holders[0]],
+            ReadTicket(
+                cluster_id=plan.facts.cluster_id,
+                request="r",
+                table=segment.table,
+                bucket=segment.bucket,
+                segment=segment.id,
+                sha256=segment.sha256,
+                row_offset=0,
+                fields=plan.fields,
+                revision=plan.facts.revision,
+                login=cluster.token,
+                generation=plan.facts.generation,
+            ),
+        )
+        for segment in plan.segments
+    ]
