@@ -1,8 +1,9 @@
 """What every attack runs on: a cluster with users, an honest client beside the attack, and what must hold meanwhile.
 
 While `Ground.attacked()` is open, an honest client in a process of its own, which comes to the same door as the
-attackers, logs in, asks, appends and scans again and again, and a thread samples the memory of the coordinator and of the nodes. Each attack has a table of its own for that
-client: a scan costs more with each append, and shows no more. At the end of an attack:
+attackers, logs in, asks, appends and scans again and again, and a thread samples the memory of the coordinator and of
+the nodes. Each attack has a table of its own for that client: a scan costs more with each append, and shows no more. At
+the end of an attack:
 
 | must hold | how it is seen |
 | --- | --- |
@@ -63,6 +64,7 @@ KEPT: Final = "kept"
 """Asks the honest client for a round over the connections that it has."""
 HONEST: Final = ("honest", "an honest password")
 WRITER: Final = ("writer", "may insert, and nothing else")
+READER: Final = ("reader", "may select, and nothing else")
 NOBODY: Final = ("nobody", "has no right at all")
 TABLE: Final = "shop.orders"
 COLUMNS: Final = "(a BIGINT, b STRING) CLUSTERED BY (a) INTO 2 BUCKETS"
@@ -116,7 +118,8 @@ class Ground:
     @classmethod
     @contextlib.contextmanager
     def start(cls, directory: Path, *, tls: bool = False) -> Generator[Self]:
-        """Starts the cluster with its users: an administrator, a reader and writer, a writer, one without rights."""
+        """Starts the cluster with its users: an administrator, one who reads and writes, one for each
+        alone, one without rights."""
         with RunningCluster.start(directory, tls=tls) as cluster, _Honest(directory) as honest:
             with cluster.connect() as first:
                 first.sql(f"CREATE USER {ROOT[0]} PASSWORD '{ROOT[1]}'")
@@ -124,10 +127,11 @@ class Ground:
             with ground.connect(ROOT) as root:
                 root.sql("CREATE DATABASE shop")
                 root.sql(f"CREATE TABLE {TABLE} {COLUMNS}")
-                for user, password in (HONEST, WRITER, NOBODY):
+                for user, password in (HONEST, WRITER, READER, NOBODY):
                     root.sql(f"CREATE USER {user} PASSWORD '{password}'")
                 root.sql(f"GRANT SELECT ON DATABASE shop TO {HONEST[0]}")
                 root.sql(f"GRANT INSERT ON DATABASE shop TO {HONEST[0]}")
+                root.sql(f"GRANT SELECT ON DATABASE shop TO {READER[0]}")
                 root.sql(f"GRANT INSERT ON TABLE {TABLE} TO {WRITER[0]}")
                 root.table(TABLE).append(pa.table({"a": range(ROWS), "b": [f"order {n}" for n in range(ROWS)]}))
             yield ground

@@ -39,6 +39,7 @@ from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.memory import keep_little_memory
 from leasehold.wire.ports import Vault
 from leasehold.wire.prepared_call import prepared_answer, prepared_call
 from leasehold.wire.rpc_client import GrpcTransport
@@ -100,6 +101,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
     files = SegmentFiles(directory)
     files.open()
     serve_log = ServeLog(directory / "servelog")
+    keep_little_memory()
     flight = NodeFlight(
         published=published,
         files=files,

@@ -23,6 +23,10 @@ FLIGHT_SILENCE_NS: Final = 4 * FLIGHT_KEEPALIVE_INTERVAL_NS
 FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
 """How long running streams may take to end once a node stops."""
 FLIGHT_READS_MAX: Final = 256
+FLIGHT_SCANS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What the batches and messages of all scans take, about; further scans wait."""
+FLIGHT_SCANS_PATIENCE_NS: Final = SECOND_NS
+"""While others wait, a scan is cancelled whose client takes nothing for this long."""
 FLIGHT_WRITES_MAX: Final = 32
 """Segments that a node encodes or takes from peers at once; each holds a row group and queues to its peers."""
 FLIGHT_WAITS_MAX: Final = 256

@@ -53,3 +53,7 @@ SERVICE_FILES_MAX: Final = 65_536
 SERVICE_NODE_MEMORY: Final = "4G"
 SERVICE_COORDINATOR_MEMORY: Final = "2G"
 LOCAL_COORDINATORS: Final = (1, 3, 5)
+MALLOC_MMAP_BYTES: Final = 8 * 1024 * 1024
+"""A node gives a larger block of memory back as soon as it is freed."""
+MALLOC_TOP_BYTES: Final = 4 * 1024 * 1024
+"""A node keeps so many freed bytes for the threads that share an arena of glibc."""

@@ -8,6 +8,13 @@ BATCH_ROWS: Final = 65_536
 BATCH_VALUES_MAX: Final = 32 * BATCH_ROWS
 """Of all columns of a batch that a scan decodes: a wide table is read in batches of fewer rows."""
 SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
+BATCH_ROWS_CROWDED: Final = 8_192
+"""The same for a scan that begins while SCANS_FEW others are under way: so each of many takes little memory."""
+SCANS_FEW: Final = 2
+SCAN_FIRST_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What a scan counts as until it has decoded its first batch: half a row group, as nearly all take less."""
+SCAN_READ_BYTES: Final = 256 * 1024
+"""A scan reads a column of a file in pieces of this size."""
 ROW_GROUP_ROWS: Final = 1_048_576
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
 PLANNED_SEGMENT_BYTES_MIN: Final = 190
@@ -25,6 +32,10 @@ SEALS_WAIT_NS: Final = 2 * SECOND_NS
 SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 """Arrow data that an encoder holds before it writes a row group, even with fewer rows than ROW_GROUP_ROWS."""
+PAGE_BYTES: Final = 1024 * 1024
+"""Of a page of a column in a file, about: what Parquet's writer takes by default."""
+WRITE_ROWS_MAX: Final = 1_024
+"""Rows that Parquet's writer puts into a page before it looks at the size of the page: its own default."""
 ENCODER_BATCHES_MAX: Final = 1_024
 """An encoder that holds more batches joins them, so that tiny batches cost no more memory than large ones."""
 DICTIONARY_SAMPLE_ROWS: Final = 8_192

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,9 +32,12 @@ from leasehold.limits.segments import (
     BATCH_VALUES_MAX,
     DICTIONARY_SAMPLE_ROWS,
     ENCODER_BATCHES_MAX,
+    PAGE_BYTES,
     ROW_GROUP_BYTES,
     ROW_GROUP_ROWS,
+    SCAN_READ_BYTES,
     SEGMENT_BYTES_MAX,
+    WRITE_ROWS_MAX,
 )
 from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, count_true, field_number
 from leasehold.storage.statistics import column_statistics
@@ -175,6 +178,7 @@ class SegmentEncoder:
         self._writer = pq.ParquetWriter(
             self._stream,
             self._schema,
+            write_batch_size=self._rows_at_once(),
             compression="zstd",
             compression_level=1,
             # The stubs say bool; a list of names is documented as well.
@@ -186,6 +190,12 @@ class SegmentEncoder:
             metadata_collector=self._written,
         )
         return self._writer
+
+    def _rows_at_once(self) -> int:
+        """Parquet looks only between so many rows whether a page is full, and a reader decodes whole pages."""
+        if not self._pending:
+            return WRITE_ROWS_MAX
+        return max(1, min(WRITE_ROWS_MAX, PAGE_BYTES * self._pending_rows // max(1, self._pending_bytes)))
 
     def _repetitive(self) -> list[str] | bool:
         """The string columns whose first rows repeat themselves."""
@@ -204,6 +214,13 @@ class SegmentEncoder:
 # ---------------------------------------------------------------- reading
 
 
+class _Most(NamedTuple):
+    """Of a batch, in rows and in bytes."""
+
+    rows: int
+    size: int
+
+
 def read_segment(
     path: Path,
     fields: Sequence[Field],
@@ -211,13 +228,14 @@ def read_segment(
     row_offset: int = 0,
     batch_rows: int = BATCH_ROWS,
     batch_values_max: int = BATCH_VALUES_MAX,
+    batch_bytes: int = FLIGHT_BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`, at most `batch_rows` at a time.
 
     Columns are found by field id: a renamed one under its new name, a widened one cast, one added later as its first
     value in every row, a dropped one left out. Without fields the batches only count rows. A batch has fewer rows where
-    columns that the file lacks would take more than about FLIGHT_BATCH_BYTES, or where all columns together would have
-    more than `batch_values_max` values. The file is opened at once.
+    all columns of the file, or those that it lacks, would take more than about `batch_bytes`, or where all columns
+    together would have more than `batch_values_max` values. The file is opened at once.
 
     Raises `NotFound` if there is no file, and here or later `Corrupt` for damaged bytes, `Refused` with code
     SCHEMA_CHANGED for values that don't fit the wanted type, `Definite` with code BUSY or a `MemoryError` for want of
@@ -226,13 +244,14 @@ def read_segment(
     assert row_offset >= 0
     assert batch_rows > 0
     with _reading(path):
-        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
+        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=SCAN_READ_BYTES)
         names = _names_by_id(path, file)
     wanted = [(one, names.get(one.id)) for one in fields]
     lacking_bytes = sum(VALUE_BYTES + len((one.initial or "").encode()) for one, name in wanted if name is None)
-    fitting_rows = max(1, FLIGHT_BATCH_BYTES // max(1, lacking_bytes))
+    fitting_rows = max(1, batch_bytes // max(1, lacking_bytes))
     fitting_rows = min(fitting_rows, max(1, batch_values_max // max(1, len(wanted))))
-    return _batches(path, file, wanted, skip=row_offset, batch_rows=min(batch_rows, fitting_rows))
+    most = _Most(min(batch_rows, fitting_rows), batch_bytes)
+    return _batches(path, file, wanted, skip=row_offset, most=most)
 
 
 def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
@@ -283,7 +302,7 @@ def _names_by_id(path: Path, file: pq.ParquetFile) -> dict[int, str]:
 
 
 def _batches(
-    path: Path, file: pq.ParquetFile, wanted: list[tuple[Field, str | None]], *, skip: int, batch_rows: int
+    path: Path, file: pq.ParquetFile, wanted: list[tuple[Field, str | None]], *, skip: int, most: _Most
 ) -> Iterator[pa.RecordBatch]:
     present = list(dict.fromkeys(name for _, name in wanted if name is not None))
     with file:
@@ -292,7 +311,8 @@ def _batches(
                 skip -= rows
                 continue
             seen = 0
-            for raw in _decoded(path, file, group, rows, present, batch_rows=batch_rows):
+            fitting_rows = max(1, most.size * rows // max(1, file.metadata.row_group(group).total_byte_size))
+            for raw in _decoded(path, file, group, rows, present, batch_rows=min(most.rows, fitting_rows)):
                 seen += raw.num_rows
                 if skip >= raw.num_rows:
                     skip -= raw.num_rows
@@ -306,7 +326,7 @@ def _batches(
 
 
 def _row_counts(path: Path, file: pq.ParquetFile) -> list[int]:
-    # No more is asked of the metadata: on a damaged footer pyarrow's accessor for columns ends the whole process.
+    # No column is asked of the metadata: on a damaged footer pyarrow's accessor for columns ends the whole process.
     counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
     if sum(counts) != file.metadata.num_rows or any(count < 0 for count in counts):
         raise _corrupt(path, f"its row groups hold {counts[:16]} rows, the whole {file.metadata.num_rows}")

@@ -28,15 +28,19 @@ class WatchedCall:
         self._call = call
         self._watch = watch
         self.deadline_ns = _WAITS_FOR_US
+        self.idle_since_ns: int | None = None
+        """Since when the peer has to send or to take a message."""
         self.is_opening = False
 
     @contextmanager
     def idle(self) -> Generator[None]:
         """Inside, the peer has to send or to take a message within the watch's `idle_ns`."""
-        self.deadline_ns = self._watch.now_ns() + self._watch.idle_ns
+        self.idle_since_ns = self._watch.now_ns()
+        self.deadline_ns = self.idle_since_ns + self._watch.idle_ns
         try:
             yield
         finally:
+            self.idle_since_ns = None
             self.deadline_ns = _WAITS_FOR_US
 
     @contextmanager

@@ -27,7 +27,10 @@ from leasehold.limits.flight import (
     FLIGHT_HEADER_BYTES_MAX,
     FLIGHT_IDLE_NS,
     FLIGHT_OPENING_NS,
+    FLIGHT_READS_MAX,
     FLIGHT_RECEIVED_BYTES_MAX,
+    FLIGHT_SCANS_BYTES_MAX,
+    FLIGHT_SCANS_PATIENCE_NS,
     FLIGHT_SHUTDOWN_NS,
     FLIGHT_STRANGERS_OPENING_MAX,
     FLIGHT_STRANGERS_PATIENCE_NS,
@@ -54,6 +57,8 @@ from leasehold.wire.flight_codec import (
     write_field,
     write_schema,
 )
+from leasehold.wire.memory import give_back_memory
+from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
 from leasehold.wire.tls import CallerNames, TlsSource, open_doors
 
@@ -78,10 +83,12 @@ class Sent(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """The answer to a DoGet. Each batch may come with a message; `batches` is closed when the client goes away."""
+    """The answer to a DoGet. Each batch may come with a message; `batches` is closed when the client goes away.
+    `first_bytes_max` is what the first batch may take in memory while it is decoded; 0 for what is not decoded."""
 
     schema: pa.Schema
     batches: Iterator[tuple[pa.RecordBatch, bytes | None]]
+    first_bytes_max: int = 0
 
 
 class _Call:
@@ -93,30 +100,31 @@ class _Call:
         watched: WatchedCall,
         gate: CallGate,
         *,
-        is_known: bool,
+        user: str | None,
         caller: Caller | None,
         check: Callable[[Caller | None], None],
     ) -> None:
         self.caller = caller
         self.check: Final = partial(check, caller)
+        self.watched = watched
+        self.user = user
+        """Who calls, as far as the service knows; None for a stranger."""
         self._requests = requests
-        self._watched = watched
         self._gate = gate
-        self._is_known = is_known
 
     def first(self, most_bytes: int) -> bytes:
         """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too
         many others begin."""
-        if not self._gate.enter(self._watched):
+        if not self._gate.enter(self.watched):
             raise Refused(
                 "too many calls begin at this node at once", code=ErrorCode.BUSY, hint="ask again in a moment"
             )
-        with self._watched.opening():
+        with self.watched.opening():
             message = self._next()
-        if self._is_known:
-            self._gate.leave(self._watched)
+        if self.user is not None:
+            self._gate.leave(self.watched)
         else:
-            self._gate.has_read(self._watched)
+            self._gate.has_read(self.watched)
         if message is None:
             raise _cut_off()
         if len(message) > most_bytes + FRAMING_BYTES:
@@ -128,11 +136,11 @@ class _Call:
         return message
 
     def taken(self) -> None:
-        self._gate.leave(self._watched)
+        self._gate.leave(self.watched)
 
     def rest(self) -> Iterator[bytes]:
         while True:
-            with self._watched.idle():
+            with self.watched.idle():
                 message = self._next()
             if message is None:
                 return
@@ -192,17 +200,16 @@ class FlightService(Protocol):
     actions: Mapping[str, str]
     """What `act` knows, each with a description."""
 
-    def knows(self, caller: bytes) -> bool:
-        """Whether the caller in a CALLER_HEADER may ask anything here at all."""
+    def who_calls(self, said: bytes, caller: Caller | None, /) -> str | None:
+        """The user or node that a CALLER_HEADER names; None if it may ask nothing here at all. `caller` is whom TLS has
+        authenticated, here and below."""
         ...
 
     def check_counts(self, caller: Caller | None, /) -> None:
         """Called with each message of a call. Raises `Forbidden` once the certificate of the caller counts no more."""
         ...
 
-    def get(self, ticket: bytes, caller: Caller | None, /) -> Outgoing:
-        """`caller` is whom TLS has authenticated, here and in `put`."""
-        ...
+    def get(self, ticket: bytes, caller: Caller | None, /) -> Outgoing: ...
 
     def put(self, command: bytes, incoming: Incoming, caller: Caller | None, /) -> Iterator[bytes]:
         """Takes a stream; the answers, while it comes and at its end."""
@@ -271,6 +278,12 @@ class _Methods(grpc.GenericRpcHandler):
             patience_ns=FLIGHT_STRANGERS_PATIENCE_NS,
             now_ns=watch.now_ns,
         )
+        self._room = ScanRoom(
+            bytes_max=FLIGHT_SCANS_BYTES_MAX,
+            scans_max=FLIGHT_READS_MAX,
+            patience_ns=FLIGHT_SCANS_PATIENCE_NS,
+            now_ns=watch.now_ns,
+        )
         self._served: dict[str, _Serve] = {
             "DoGet": self._get,
             "DoPut": self._put,
@@ -313,10 +326,10 @@ class _Methods(grpc.GenericRpcHandler):
         self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
     ) -> Generator[_Call]:
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
-        is_known = isinstance(said, bytes) and self._service.knows(said)
-        gate = self._callers if is_known else self._strangers
         caller = self._names.caller(context)
-        call = _Call(requests, watched, gate, is_known=is_known, caller=caller, check=self._service.check_counts)
+        user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
+        gate = self._strangers if user is None else self._callers
+        call = _Call(requests, watched, gate, user=user, caller=caller, check=self._service.check_counts)
         try:
             yield call
         finally:
@@ -326,10 +339,29 @@ class _Methods(grpc.GenericRpcHandler):
         ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
         outgoing = self._service.get(bytes(ticket), call.caller)
         call.taken()
-        writer = BatchWriter(outgoing.schema)
         yield write_schema(outgoing.schema)
+        if outgoing.first_bytes_max and not self._room.enter(call.watched, call.user or "", outgoing.first_bytes_max):
+            raise Refused(
+                "too many scans wait for this node's memory",
+                code=ErrorCode.BUSY,
+                hint="another replica may serve; or try again with fewer streams at once",
+            )
+        try:
+            yield from self._rows(call, outgoing)
+        finally:
+            del outgoing  # frees the batches before another scan gets the room
+            if self._room.leave(call.watched):
+                give_back_memory()
+
+    def _rows(self, call: _Call, outgoing: Outgoing) -> Iterator[bytes]:
+        writer = BatchWriter(outgoing.schema)
         for batch, metadata in outgoing.batches:
-            yield writer.write(batch, metadata)
+            message = writer.write(batch, metadata)
+            # A batch shares memory with others from the same decoding. The pages of the file that it comes from take
+            # about as much again. gRPC has a copy of the message.
+            self._room.hold(call.watched, 2 * batch.get_total_buffer_size() + 2 * len(message))
+            del batch
+            yield message
 
     def _put(self, call: _Call) -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))

@@ -17,7 +17,10 @@ def ground_with_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground
 
 @pytest.fixture(
     scope="session",
-    params=[CA, *(pytest.param(one, marks=[pytest.mark.long, pytest.mark.timeout(900)]) for one in (CLIENT_FOLDER, ""))],
+    params=[
+        CA,
+        *(pytest.param(one, marks=[pytest.mark.long, pytest.mark.timeout(900)]) for one in (CLIENT_FOLDER, "")),
+    ],
     ids=["stranger", "certified", "plain"],
 )
 def ground(request: pytest.FixtureRequest) -> Ground:

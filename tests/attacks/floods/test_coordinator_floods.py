@@ -122,7 +122,9 @@ def test_requests_that_never_come_whole(ground: Ground, scale: int) -> None:
     on_each = min(count // CONNECTIONS, CALLS_PER_CONNECTION_MAX)
     with ground.attacked():
         for _ in range(scale):
-            with unfinished_calls(ground.connection, ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, count, on_each) as keep_going:
+            with unfinished_calls(
+                ground.connection, ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, count, on_each
+            ) as keep_going:
                 keep_going(REQUESTS_UNREAD_MAX if scale == 1 else 0)
 
 

@@ -106,7 +106,10 @@ def test_large_first_messages(ground: Ground, scale: int, method: str, size: int
 def test_first_messages_that_never_come_whole(ground: Ground, scale: int, method: str) -> None:
     """Each lacks its last byte. One node bears them all."""
     size, count = FLIGHT_RECEIVED_BYTES_MAX, 120 * scale
-    with ground.attacked(), unfinished_calls(ground.connection, ground.nodes()[0], SERVICE + method, size, count) as keep_going:
+    with (
+        ground.attacked(),
+        unfinished_calls(ground.connection, ground.nodes()[0], SERVICE + method, size, count) as keep_going,
+    ):
         keep_going(count // 2 if scale == 1 else 0)
 
 

@@ -3,15 +3,16 @@
 import contextlib
 import random
 
-import grpc
 import pyarrow as pa
 import pytest
 
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import FlightCaller
 from leasehold.limits.flight import FLIGHT_READS_MAX
-from leasehold.wire.flight import ticket
+from leasehold.wire.flight import CALLER_HEADER, ticket
 from leasehold.wire.flight_codec import write_field
 from tests.attacks.floods.tickets import reading
-from tests.attacks.ground import HONEST, ROOT, Ground
+from tests.attacks.ground import READER, ROOT, Ground
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -19,8 +20,10 @@ READ = "shop.read"
 VALUE_BYTES = 64 * 1024
 VALUES = 512
 DO_GET = "/arrow.flight.protocol.FlightService/DoGet"
-ON_EACH = 50
-"""Calls of a connection."""
+CONNECTIONS = 4
+"""To each node."""
+SCANS = 100
+"""Of each node."""
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +32,18 @@ def large_table(ground: Ground) -> None:
     drawn = random.Random(1)
     rows = pa.table({"a": range(VALUES), "b": [drawn.randbytes(VALUE_BYTES // 2).hex() for _ in range(VALUES)]})
     with ground.connect(ROOT) as root:
-        root.sql(f"CREATE TABLE {READ} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 1 BUCKETS")
+        root.sql(f"CREATE TABLE IF NOT EXISTS {READ} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 1 BUCKETS")
         root.table(READ).append(rows)
 
 
 @pytest.mark.usefixtures("large_table")
 def test_scans_that_nobody_reads(ground: Ground, scale: int) -> None:
-    with ground.connect(HONEST) as cluster, contextlib.ExitStack() as opened, ground.attacked():
-        ((address, request),) = reading(cluster, READ)
-        blob = write_field(1, ticket(request).ticket)
-        channels: list[grpc.Channel] = []
-        for number in range(scale * (FLIGHT_READS_MAX + 4)):
-            if number % ON_EACH == 0:
-                channels.append(opened.enter_context(ground.channel(address)))
-            call = channels[-1].unary_stream(DO_GET)(blob)
-            opened.callback(call.cancel)
-            with contextlib.suppress(grpc.RpcError):
-                next(iter(call))
+    with ground.connect(READER) as cluster, contextlib.ExitStack() as opened, ground.attacked():
+        said = [(CALLER_HEADER, encode(FlightCaller(login=cluster.token)))]
+        count = SCANS if scale == 1 else scale * (FLIGHT_READS_MAX + 4)
+        for address, request in reading(cluster, READ):
+            blob = write_field(1, ticket(request).ticket)
+            channels = [opened.enter_context(ground.channel(address)) for _ in range(CONNECTIONS)]
+            for number in range(count):
+                call = channels[number % CONNECTIONS].unary_stream(DO_GET)(blob, metadata=said)
+                opened.callback(call.cancel)

@@ -30,12 +30,12 @@ def writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
 
 
 def reading(cluster: Cluster, table: str) -> list[tuple[str, ReadTicket]]:
-    """For each segment of a table the address of a replica, and what reads it."""
+    """For each replica of each segment of a table its address, and what reads it."""
     plan = cluster.plan(table, None)
     addresses = {one.node: one.address for one in plan.facts.places}
     return [
         (
-            addresses[segment.holders[0]],
+            addresses[holder],
             ReadTicket(
                 cluster_id=plan.facts.cluster_id,
                 request="r",
@@ -51,4 +51,5 @@ def reading(cluster: Cluster, table: str) -> list[tuple[str, ReadTicket]]:
             ),
         )
         for segment in plan.segments
+        for holder in segment.holders
     ]

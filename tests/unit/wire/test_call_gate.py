@@ -1,9 +1,10 @@
 """The gate before the first messages of calls: who waits, who is let in, who gives way."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from tests.unit.wire.gated_call import GatedCall
 
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.call_gate import CallGate
@@ -12,37 +13,11 @@ from leasehold.wire.call_watch import CallWatch, WatchedCall
 PATIENCE_NS = 10 * MILLISECOND_NS
 
 
-class Call:
-    """What gRPC knows of a call."""
-
-    def __init__(self) -> None:
-        self.is_cancelled = False
-        self.is_watched = threading.Event()
-        """Set once the gate has taken the call in, or let it wait: it hears of its end from then on."""
-        self._at_end: list[Callable[[], None]] | None = []
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-        self.end()
-
-    def add_callback(self, callback: Callable[[], None], /) -> bool:
-        if self._at_end is None:
-            return False
-        self._at_end.append(callback)
-        self.is_watched.set()
-        return True
-
-    def end(self) -> None:
-        acts, self._at_end = self._at_end or [], None
-        for act in acts:
-            act()
-
-
 class Entering:
     """A call that enters on a thread of its own."""
 
     def __init__(self, gate: CallGate, watch: CallWatch) -> None:
-        self.call = Call()
+        self.call = GatedCall()
         self.watched = WatchedCall(self.call, watch)
         self.entered: bool | None = None
         self._gate = gate

@@ -3,6 +3,7 @@
 Implements the ports of `core/data/segment_files.py` for threads: every call blocks, and none suspends.
 """
 
+import threading
 from collections.abc import AsyncGenerator
 from typing import Self
 
@@ -18,8 +19,9 @@ from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.errors import Corrupt, NotFound
-from leasehold.limits.flight import FLIGHT_BATCH_BYTES
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_PART_BYTES
 from leasehold.limits.replication import FETCH_CHUNK_BYTES
+from leasehold.limits.segments import BATCH_ROWS_CROWDED, SCANS_FEW
 from leasehold.node.agent.published import Published
 from leasehold.node.agent.suspects import Suspects
 from leasehold.node.disk.masks import shown
@@ -102,6 +104,7 @@ class LocalSegments:
         self._published = published
         self._serve_log = serve_log
         self._batch_rows = batch_rows
+        self._reading = threading.BoundedSemaphore(SCANS_FEW)
 
     def exists(self, one: OnDisk) -> bool:
         """Whether a segment is there, finished."""
@@ -122,10 +125,18 @@ class LocalSegments:
 
     async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[pa.RecordBatch]:
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
-        read = read_segment(path, (*ticket.fields, *telling), row_offset=row, batch_rows=self._batch_rows)
-        for batch in read:
-            for part in parts(batch, FLIGHT_BATCH_BYTES):
-                yield part
+        is_one_of_few = self._reading.acquire(blocking=False)
+        try:
+            rows, size = self._batch_rows, FLIGHT_BATCH_BYTES
+            if not is_one_of_few:
+                rows, size = min(rows, BATCH_ROWS_CROWDED), FLIGHT_PART_BYTES
+            fields = (*ticket.fields, *telling)
+            for batch in read_segment(path, fields, row_offset=row, batch_rows=rows, batch_bytes=size):
+                for part in parts(batch, size):
+                    yield part
+        finally:
+            if is_one_of_few:
+                self._reading.release()
 
     def shown(self, batch: pa.RecordBatch, hiding: Hiding, segment: SegmentRecord, columns: int) -> pa.RecordBatch:
         del segment

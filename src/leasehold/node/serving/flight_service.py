@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from leasehold.core.access.callers import Caller, check_caller, check_counts
+from leasehold.core.access.callers import Caller, check_caller, check_counts, check_person, check_sender
 from leasehold.core.access.rights import user_of
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
@@ -20,7 +20,7 @@ from leasehold.core.words.codec import decode_message, encode
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
-from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS
+from leasehold.limits.segments import BATCH_ROWS, SCAN_FIRST_BYTES_MAX, SCHEMA_WAIT_NS
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.segment_files import LocalFiles, LocalSegments
 from leasehold.node.disk.space import noting
@@ -97,20 +97,23 @@ class NodeFlight:
         """Stops listening; running streams have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
         self._server.close()
 
-    def knows(self, caller: bytes) -> bool:
-        """Whether the caller is a node or a user who has logged in; anybody, if the cluster has no users."""
+    def who_calls(self, said: bytes, caller: Caller | None) -> str | None:
+        """A node, or a user who has logged in; whoever may ask at all, if the cluster has no users."""
+        view = self._published.view
         try:
-            said = decode_message(caller)
-            match said:
-                case messages.FlightCaller(session=None):
-                    user_of(said.login, self._published.view)
-                case messages.FlightCaller():
-                    check_node(said.node, said.session, self._published.view)
+            match decode_message(said):
+                case messages.FlightCaller(session=None, login=login):
+                    check_person(caller, view)
+                    user = user_of(login, view)
+                    return f"user {user.name}" if user is not None else str(caller or "")
+                case messages.FlightCaller(node=node, session=session):
+                    check_sender(node, caller, view)
+                    check_node(node, session, view)
+                    return f"node {node}"
                 case _:
-                    return False
+                    return None
         except (Refused, Forbidden, Unauthenticated):
-            return False
-        return True
+            return None
 
     def check_counts(self, caller: Caller | None) -> None:
         check_counts(caller, self._published.view)
@@ -122,7 +125,8 @@ class NodeFlight:
         match request:
             case messages.ReadTicket():
                 scan = run(self._scans.open(request))
-                return Outgoing(arrow_schema(request.fields), _released(self._scans.stream(scan)))
+                rows = _released(self._scans.stream(scan))
+                return Outgoing(arrow_schema(request.fields), rows, SCAN_FIRST_BYTES_MAX)
             case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))

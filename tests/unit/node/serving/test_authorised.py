@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from pyarrow import flight
 
+from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
@@ -161,11 +162,11 @@ def test_nodes_and_users_are_known_and_others_are_not(pair: Cluster) -> None:
     server, session = pair.node(1).flight, pair.node(2).published.session
     assert server is not None
     node = FlightCaller(node=NodeId(2), session=session)
-    assert server.knows(encode(node))
-    assert server.knows(encode(FlightCaller())), "anybody who says so, as long as there are no users"
+    assert server.who_calls(encode(node), None) == "node 2"
+    assert server.who_calls(encode(FlightCaller()), None) == "", "anybody who says so, as long as there are no users"
     settle(pair)
-    assert server.knows(encode(node))
-    assert server.knows(encode(FlightCaller(login=TOKEN)))
+    assert server.who_calls(encode(node), None) == "node 2"
+    assert server.who_calls(encode(FlightCaller(login=TOKEN)), None) == "user user"
     strangers = (
         FlightCaller(),
         FlightCaller(login=LoginToken("f" * 64)),
@@ -173,8 +174,25 @@ def test_nodes_and_users_are_known_and_others_are_not(pair: Cluster) -> None:
         msgspec.structs.replace(node, session=Session("f" * 64)),
         ForwardAdmitted(),
     )
-    assert [server.knows(encode(one)) for one in strangers] == [False] * len(strangers)
-    assert [server.knows(blob) for blob in (b"", b"\xc1", b"\xff" * 100)] == [False] * 3
+    assert [server.who_calls(encode(one), None) for one in strangers] == [None] * len(strangers)
+    assert [server.who_calls(blob, None) for blob in (b"", b"\xc1", b"\xff" * 100)] == [None] * 3
+
+
+def test_over_tls_a_caller_is_known_only_with_what_it_may_ask(pair: Cluster) -> None:
+    server, session = pair.node(1).flight, pair.node(2).published.session
+    assert server is not None
+    name = pair.node(1).published.view.nodes[NodeId(2)].name
+    node = encode(FlightCaller(node=NodeId(2), session=session))
+    stranger, client = Caller(CallerRole.STRANGER), Caller(CallerRole.CLIENT, "ann")
+    assert server.who_calls(node, Caller(CallerRole.NODE, name)) == "node 2"
+    for other in (Caller(CallerRole.NODE, f"not {name}"), client, stranger):
+        assert server.who_calls(node, other) is None
+    nothing = encode(FlightCaller())
+    assert server.who_calls(nothing, stranger) is None, "in an open cluster it is refused in any case"
+    assert server.who_calls(nothing, client) == "client ann"
+    settle(pair)
+    assert server.who_calls(encode(FlightCaller(login=TOKEN)), stranger) == "user user"
+    assert server.who_calls(nothing, client) is None
 
 
 # ---------------------------------------------------------------- appends
