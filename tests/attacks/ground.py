@@ -58,6 +58,7 @@ ROUNDS_BEFORE: Final = 3
 ROUNDS_DURING: Final = 2
 """At least so many rounds of the honest client begin and end beside each attack."""
 LONG_SCALE: Final = 10
+STRANGE_HOST: Final = "127.0.0.2"
 BEGINS: Final = "serving from revision"
 ROOT: Final = ("root", "the password of root")
 KEPT: Final = "kept"
@@ -169,9 +170,11 @@ class Ground:
         return self.in_tls(self.tcp(address))
 
     def tcp(self, address: str) -> socket.socket:
-        """A connection that has begun nothing."""
+        """A connection that has begun nothing; where there is TLS, it comes from another machine than the honest
+        client."""
         host, port = self.door(address).rsplit(":", 1)
-        return socket.create_connection((host, int(port)), timeout=60)
+        source = None if self.files is None else (STRANGE_HOST, 0)
+        return socket.create_connection((host, int(port)), timeout=60, source_address=source)
 
     def in_tls(self, connection: socket.socket) -> socket.socket:
         if self.files is None:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from leasehold.limits.membership import NODES_MAX
-from leasehold.limits.units import SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 COMMAND_QUEUE_MAX: Final = 4_096
 COMMANDS_PER_TRANSACTION_MAX: Final = 256
@@ -31,8 +31,12 @@ STREAM_WINDOW_BYTES: Final = 16 * 1024
 HANDSHAKE_NS: Final = 5 * SECOND_NS
 """How long a connection may take until it speaks HTTP/2; then it is closed."""
 CONNECTIONS_MAX: Final = 2 * NODES_MAX
-"""To one node or coordinator, some 17 KiB each without its calls; further ones are closed at once. A process that may
-not open twice as many files takes half as many connections as files."""
+"""To one door of a node or coordinator, some 17 KiB each without its calls; further ones are closed at once. All doors
+together take at most half as many connections as the process may open files."""
+CONNECTIONS_PER_PEER_MAX: Final = 256
+"""Of one address to one door of a server with TLS; further ones are closed soon."""
+CONNECTIONS_LOOK_NS: Final = 250 * MILLISECOND_NS
+"""How often a server with TLS looks for such connections."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
 """A connection without a call is closed after this time; a client opens another one when it needs it."""
 PORT_PAIRS_TRIED: Final = 64

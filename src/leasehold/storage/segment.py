@@ -39,6 +39,7 @@ from leasehold.limits.segments import (
     SEGMENT_BYTES_MAX,
     WRITE_ROWS_MAX,
 )
+from leasehold.storage.chunk_sink import ChunkSink
 from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, count_true, field_number
 from leasehold.storage.statistics import column_statistics
 
@@ -47,45 +48,6 @@ VALUE_BYTES: Final = 16
 
 
 # ---------------------------------------------------------------- writing
-
-
-class _Sink:
-    """What the Parquet writer takes for a file: counts and hashes the bytes and hands them on in bounded chunks."""
-
-    def __init__(self, write: Callable[[bytes], object], bytes_max: int) -> None:
-        self._write = write
-        self._bytes_max = bytes_max
-        self.sha256 = hashlib.sha256()
-        self.size_bytes = 0
-        self.closed = False
-
-    def write(self, piece: bytes) -> int:
-        if self.closed:
-            return len(piece)  # an abandoned writer still closes itself when it is collected
-        try:
-            for start in range(0, len(piece), FORWARD_CHUNK_BYTES):
-                self._hand_on(piece[start : start + FORWARD_CHUNK_BYTES])
-        except BaseException:
-            self.closed = True
-            raise
-        return len(piece)
-
-    def flush(self) -> None:
-        """Every piece is handed on at once."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def _hand_on(self, chunk: bytes) -> None:
-        self.size_bytes += len(chunk)
-        if self.size_bytes > self._bytes_max:
-            raise Refused(
-                f"a segment would grow over {self._bytes_max} bytes",
-                code=ErrorCode.SEGMENT_TOO_LARGE,
-                hint="write the rows in several segments",
-            )
-        self.sha256.update(chunk)
-        self._write(chunk)
 
 
 class SegmentEncoder:
@@ -108,7 +70,7 @@ class SegmentEncoder:
         self._fields = tuple(fields)
         self._schema = arrow_schema(fields)
         self._row_group_rows = row_group_rows
-        self._sink = _Sink(write, bytes_max)
+        self._sink = ChunkSink(write, bytes_max)
         # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
         self._writer: pq.ParquetWriter | None = None

@@ -18,14 +18,14 @@ CLIENT_CONNECTION_OPTIONS: Final = (
 )
 
 
-def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[str, int], ...]:
-    """Options for a server that starts now; it closes a connection without a call after `idle_ns`. A soft limit of open
-    files that is too low for CONNECTIONS_MAX is raised."""
+def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS, *, doors: int = 1) -> tuple[tuple[str, int], ...]:
+    """Options for a server that starts now, with so many ports; it closes a connection without a call after `idle_ns`.
+    A soft limit of open files that is too low for CONNECTIONS_MAX at each port is raised."""
     return (
         # A second server on one port must fail, not share it.
         ("grpc.so_reuseport", 0),
-        # gRPC closes further connections before it reads anything of them.
-        ("grpc.max_allowed_incoming_connections", connections_max(_raise_open_files())),
+        # Of each port: gRPC closes further connections before it reads anything of them.
+        ("grpc.max_allowed_incoming_connections", connections_max(_raise_open_files(doors), doors)),
         # A peer that connects and says nothing, or nothing of HTTP/2.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
         # A peer that has no call under way. gRPC's clients connect again by themselves.
@@ -35,14 +35,16 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[
     )
 
 
-def connections_max(open_files: int) -> int:
-    """How many connections a server takes if its process may have so many files open: at most half of the files."""
-    return min(CONNECTIONS_MAX, open_files // 2)
+def connections_max(open_files: int, doors: int) -> int:
+    """How many connections a server takes at each door if its process may have so many files open: at most half of the
+    files are connections."""
+    return min(CONNECTIONS_MAX, open_files // 2 // doors)
 
 
-def _raise_open_files() -> int:
+def _raise_open_files(doors: int) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(2 * CONNECTIONS_MAX, hard)
+    wanted = 2 * doors * CONNECTIONS_MAX
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted

@@ -60,7 +60,7 @@ from leasehold.wire.flight_codec import (
 from leasehold.wire.memory import give_back_memory
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
-from leasehold.wire.tls import CallerNames, TlsSource, open_doors
+from leasehold.wire.tls import CallerNames, TlsSource, doors_of, open_doors, watched_doors
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 _OPTIONS: Final = (
@@ -243,15 +243,17 @@ class FlightServer:
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
             handlers=[_Methods(service, self._watch, on_fault, CallerNames(tls, listen))],
-            options=(*_OPTIONS, *server_connection_options(idle_ns)),
+            options=(*_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))),
             maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
         )
         self.address = open_doors(self._server, listen, tls)
+        self._doors = watched_doors(self.address, tls)
         self._server.start()
 
     def close(self) -> None:
         """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
         self._watch.close()
+        self._doors.close()
         self._server.stop(FLIGHT_SHUTDOWN_NS / SECOND_NS).wait()
         self._threads.close()
 

@@ -47,7 +47,7 @@ from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
-from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, open_doors
+from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, doors_of, open_doors, watched_doors
 
 SERVICE: Final = "leasehold.v1"
 CALL: Final = f"/{SERVICE}/Call"
@@ -265,12 +265,14 @@ class Handlers:
 class GrpcServer:
     """A gRPC server that listens at one address; made by `serve`."""
 
-    def __init__(self, server: grpc.aio.Server, address: str) -> None:
+    def __init__(self, server: grpc.aio.Server, address: str, tls: Tls | None) -> None:
         self._server = server
+        self._doors = watched_doors(address, tls)
         self.address = address
 
     async def close(self) -> None:
         """Stops listening and ends open calls; a session's service has `SESSION_END_GRACE_NS` to end by itself."""
+        self._doors.close()
         await self._server.stop(None)
 
 
@@ -287,9 +289,9 @@ async def serve(
     Raises as `open_doors`. `on_fault` gets every error of a handler that is not ours. A connection without a call is
     closed after `idle_ns`.
     """
-    server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns)))
+    server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
     handlers = Handlers(service, on_fault, CallerNames(tls, address))
     server.add_generic_rpc_handlers((handlers.methods(RequestReader(OneThread())),))
     bound = open_doors(server, address, tls)
     await server.start()
-    return GrpcServer(server, bound)
+    return GrpcServer(server, bound, tls)

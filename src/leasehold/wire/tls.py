@@ -29,6 +29,7 @@ from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
 from leasehold.limits.certificates import CALLERS_CACHED_MAX
 from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
+from leasehold.wire.peer_connections import PeerConnections
 
 _AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
 _URI: Final = "peer_uri"
@@ -215,6 +216,17 @@ def _shown(source: TlsSource, *, asks: bool) -> grpc.ServerCredentials:
         changed,  # pyright: ignore[reportArgumentType] None is "as before"
         require_client_authentication=asks,
     )
+
+
+def doors_of(tls: TlsSource | None) -> int:
+    """How many ports `open_doors` takes."""
+    return 1 if tls is None else 2
+
+
+def watched_doors(address: str, tls: TlsSource | None) -> PeerConnections:
+    """Watches the connections to the doors of `address`; none without TLS, where all peers are on this machine."""
+    port = int(address.rpartition(":")[2])
+    return PeerConnections(frozenset() if tls is None else frozenset({port, port + 1}))
 
 
 class CallerNames:

@@ -1,8 +1,9 @@
 """Floods of the coordinator's port by strangers and by users without rights."""
 
 import contextlib
+import threading
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -22,7 +23,7 @@ from leasehold.limits.requests import (
 )
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
-from tests.attacks.ground import NOBODY, TABLE, WRITER, Ground
+from tests.attacks.ground import NOBODY, ROOT, TABLE, WRITER, Ground
 from tests.attacks.unfinished import unfinished_calls
 
 LONG = pytest.mark.long
@@ -37,6 +38,10 @@ FAT_BYTES: Final = 64 * 1024 * 1024
 QUESTIONS: Final = 5_000
 UNFINISHED: Final = 1_000
 PARSERS: Final = 20
+SILENT_SESSIONS: Final = 300
+RESETS: Final = 1_000
+VIEWERS: Final = 60
+VIEW_VALUES: Final = 20_000
 GUESSERS: Final = 80
 GUESSES: Final = 1
 
@@ -138,6 +143,45 @@ def test_fat_sessions_that_are_never_opened(ground: Ground, scale: int) -> None:
     with channels(ground, FAT_SESSIONS) as made, ground.attacked(), ThreadPoolExecutor(FAT_SESSIONS) as pool:
         ended = Counter(end for _ in range(scale) for end in pool.map(fat, made))
     assert ended == {"BAD_MESSAGE": FAT_SESSIONS * scale}
+
+
+def test_sessions_that_say_nothing(ground: Ground, scale: int) -> None:
+    count = SILENT_SESSIONS * scale
+    stopped = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        stopped.wait()
+        yield from ()
+
+    with channels(ground, -(-count // CALLS_PER_CONNECTION_MAX)) as made, ground.attacked():
+        calls = [made[number % len(made)].stream_stream(SESSION)(nothing()) for number in range(count)]
+        if scale > 1:  # they give way to each other, and the last ones are given up by the clock
+            assert Counter(outcome(partial(next, iter(one))) for one in calls)["OK"] == 0
+        stopped.set()
+        for one in calls:
+            one.cancel()
+
+
+@pytest.mark.parametrize("method", [CALL, SESSION])
+def test_calls_that_are_begun_and_reset(ground: Ground, scale: int, method: str) -> None:
+    frame = encode(statement(60_000))
+    with channels(ground, CONNECTIONS) as made, ground.attacked():
+        for number in range(RESETS * scale):
+            made[number % CONNECTIONS].stream_stream(method)(iter([frame])).cancel()
+
+
+def test_large_views_all_at_once(ground: Ground, scale: int) -> None:
+    """By a user who may create views. They are over the bound, which is known once they are parsed."""
+    values = ", ".join(map(str, range(VIEW_VALUES)))
+
+    def create(number: int) -> str:
+        text = f"CREATE OR REPLACE VIEW shop.v{number} AS SELECT a FROM {TABLE} WHERE a IN ({values})"
+        with ground.connect(ROOT) as cluster:
+            return ended_as(lambda: cluster.sql(text))
+
+    with ground.attacked(), ThreadPoolExecutor(VIEWERS) as pool:
+        ended = Counter(pool.map(create, range(VIEWERS * scale)))
+    assert set(ended) <= {"BUSY", "SELECT_TOO_LONG"}, ended
 
 
 def test_large_statements_of_users_without_rights(ground: Ground, scale: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from leasehold.limits.requests import CONNECTIONS_MAX, HANDSHAKE_NS
+from leasehold.limits.requests import CONNECTIONS_MAX, CONNECTIONS_PER_PEER_MAX, HANDSHAKE_NS
 from leasehold.limits.units import SECOND_NS
 from tests.attacks.ground import Ground
 from tests.attacks.unfinished import PREFACE, SETTINGS, frame
@@ -17,10 +17,12 @@ from tests.attacks.unfinished import PREFACE, SETTINGS, frame
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 SILENT = 50
-"""To each port."""
+"""To each port; TLS comes to its end on every other one."""
+CLOSED = (ConnectionError, ssl.SSLError)
 SILENCES: dict[str, bytes] = {
     "nothing at all": b"",
     "half of a preface": b"PRI * HTTP/2.0\r\n",
+    "TLS that begins": b"\x16\x03\x01\x02\x00\x01",
     "no protocol of ours": zlib.compress(b"hello"),
 }
 
@@ -29,12 +31,15 @@ def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> 
     with contextlib.ExitStack() as opened, ground.attacked():
         silent: list[socket.socket] = []
         for number, address in enumerate([ground.coordinator, *ground.nodes()] * (SILENT * scale)):
-            connection = opened.enter_context(ground.connection(address))
-            connection.sendall(list(SILENCES.values())[number % len(SILENCES)])
-            silent.append(connection)
+            connection = ground.tcp(address)
+            with contextlib.suppress(*CLOSED):
+                if number // 4 % 2:
+                    connection = ground.in_tls(connection)
+                connection.sendall(list(SILENCES.values())[number // 8 % len(SILENCES)])
+            silent.append(opened.enter_context(connection))
         for connection in silent:
             connection.settimeout(10 * HANDSHAKE_NS / SECOND_NS)
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(*CLOSED):
                 while connection.recv(4096):
                     pass  # what a server says first
 
@@ -54,22 +59,24 @@ def many_files() -> Generator[None]:
 @pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("port", ["node", "coordinator"])
 def test_more_connections_than_a_port_takes(ground: Ground, scale: int, port: str) -> None:
-    """The connections from before stay, and there is room again once the others have gone."""
+    """Over TLS nobody else is kept out. Without TLS, where all peers are on one machine, the connections from before
+    stay, and there is room again once the others have gone."""
     address = ground.nodes()[0] if port == "node" else ground.coordinator
     hello = PREFACE + frame(SETTINGS, 0, 0, b"")
-    with ground.attacked(kept=True):
+    most = CONNECTIONS_MAX if ground.tls is None else CONNECTIONS_PER_PEER_MAX
+    count = MORE if ground.tls is None or scale > 1 else 2 * most
+    with ground.attacked(kept=ground.tls is None):
         for _ in range(scale):
             with contextlib.ExitStack() as opened:
-                made = [opened.enter_context(ground.tcp(address)) for _ in range(MORE)]
-                taken = sum(_is_taken(ground, one, hello) for one in made)
-                assert taken <= CONNECTIONS_MAX
+                made = [opened.enter_context(ground.tcp(address)) for _ in range(count)]
+                assert sum(_is_taken(ground, one, hello, opened) for one in made) <= most
     with ground.attacked():
         pass
 
 
-def _is_taken(ground: Ground, connection: socket.socket, hello: bytes) -> bool:
-    with contextlib.suppress(ConnectionError, ssl.SSLError):
-        within = ground.in_tls(connection)
+def _is_taken(ground: Ground, connection: socket.socket, hello: bytes, opened: contextlib.ExitStack) -> bool:
+    with contextlib.suppress(*CLOSED):
+        within = opened.enter_context(ground.in_tls(connection))
         within.sendall(hello)
         return within.recv(1) != b""
     return False

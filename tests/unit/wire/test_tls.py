@@ -1,8 +1,11 @@
 """The two doors of a server, over real sockets: whom it takes each caller for, and whom a client believes."""
 
 import asyncio
+import contextlib
 import shutil
 import socket
+import ssl
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -239,6 +242,24 @@ async def test_the_door_of_strangers_is_at_the_next_port(pki: Path) -> None:
         for address in (server.address, next_port(server.address)):
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port))).close()
+    finally:
+        await server.close()
+
+
+@pytest.mark.parametrize(("version", "is_served"), [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)])
+async def test_tls_is_1_2_or_newer(pki: Path, version: ssl.TLSVersion, *, is_served: bool) -> None:
+    server = await start(Callers(), of_process(pki / "coordinator"))
+    context = ssl.create_default_context(cafile=pki / "coordinator" / CA)
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # else this client itself does without the older ones
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        context.minimum_version = context.maximum_version = version
+    host, _, port = next_port(server.address).rpartition(":")
+    try:
+        with contextlib.nullcontext() if is_served else pytest.raises((ssl.SSLError, ConnectionError)):
+            _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            writer.close()
     finally:
         await server.close()
 

@@ -1,0 +1,101 @@
+"""Connections of one peer to the doors of this process: further ones are closed.
+
+gRPC bounds the connections to a port, and not those of one peer. A peer that holds them all keeps everybody else out.
+So a thread looks at the sockets of this process, which cost a system call each, and shuts down what a peer has over
+CONNECTIONS_PER_PEER_MAX. gRPC then closes these connections as if the peer had gone. A peer is an address of IPv4, or
+the first half of one of IPv6: the second half is free to choose. The connections that were there first stay.
+"""
+
+import contextlib
+import ipaddress
+import os
+import socket
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from leasehold.limits.requests import CONNECTIONS_LOOK_NS, CONNECTIONS_PER_PEER_MAX
+from leasehold.limits.units import SECOND_NS
+
+_FILES: Final = Path("/proc/self/fd")
+
+
+class _Connection(NamedTuple):
+    port: int
+    """Of the door."""
+    peer: str
+
+
+class PeerConnections:
+    """Watches the doors with these ports until `close`; without ports there is nothing to watch."""
+
+    def __init__(self, ports: frozenset[int], *, per_peer_max: int = CONNECTIONS_PER_PEER_MAX) -> None:
+        self._ports = ports
+        self._per_peer_max = per_peer_max
+        self._known: dict[int, _Connection | None] = {}
+        """By inode; None for a socket that is no connection to a door."""
+        self._closed = threading.Event()
+        if ports:
+            threading.Thread(target=self._run, name="peer connections", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def look(self) -> int:
+        """Shuts down what is too many; answers how many connections that were."""
+        sockets = dict(_sockets())
+        known = {inode: one for inode, one in self._known.items() if inode in sockets}
+        counted = Counter(known.values())
+        shut = 0
+        for inode in sockets.keys() - known.keys():
+            with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
+                # Another file may have the number by now: what counts is what this one is.
+                inode_now, one = os.fstat(found.fileno()).st_ino, self._connection(found)
+                if one is not None and counted[one] >= self._per_peer_max:
+                    found.shutdown(socket.SHUT_RDWR)
+                    shut += 1
+                else:
+                    known[inode_now] = one
+                    counted[one] += 1
+        self._known = known
+        return shut
+
+    def _connection(self, found: socket.socket) -> _Connection | None:
+        if found.family not in {socket.AF_INET, socket.AF_INET6}:
+            return None
+        port = found.getsockname()[1]
+        return _Connection(port, peer_of(found.getpeername()[0])) if port in self._ports else None
+
+    def _run(self) -> None:
+        while not self._closed.wait(CONNECTIONS_LOOK_NS / SECOND_NS):
+            self.look()
+
+
+def peer_of(host: str) -> str:
+    """The peer with this numeric address."""
+    address = ipaddress.ip_address(host)
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((int(address), 64), strict=False))
+
+
+def _sockets() -> Iterator[tuple[int, int]]:
+    """The inode and the number of each socket of this process."""
+    for path in _FILES.iterdir():
+        with contextlib.suppress(OSError):
+            found = os.fstat(int(path.name))
+            if stat.S_ISSOCK(found.st_mode):
+                yield found.st_ino, int(path.name)
+
+
+def _opened(number: int) -> socket.socket:
+    """The same socket under a number of its own. Raises `OSError`."""
+    own = os.dup(number)
+    try:
+        return socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        raise

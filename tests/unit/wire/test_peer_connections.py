@@ -1,0 +1,106 @@
+"""How many connections one peer may have to the doors of a server."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold.wire.peer_connections import PeerConnections, peer_of
+
+FEW = 3
+
+
+class Doors:
+    """Listening sockets of this process, and the connections that it has taken there."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self.listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+
+    @property
+    def ports(self) -> list[int]:
+        return [one.getsockname()[1] for one in self.listening]
+
+    def connect(self, door: int, count: int, host: str = "127.0.0.2") -> list[socket.socket]:
+        """The clients' ends."""
+        made: list[socket.socket] = []
+        for _ in range(count):
+            near = socket.create_connection(("127.0.0.1", self.ports[door]), source_address=(host, 0))
+            far, _ = self.listening[door].accept()
+            made.append(self._stack.enter_context(near))
+            self._stack.enter_context(far)
+        return made
+
+
+@pytest.fixture
+def doors() -> Iterator[Doors]:
+    with contextlib.ExitStack() as stack:
+        yield Doors(stack)
+
+
+def watching(*ports: int) -> PeerConnections:
+    """It looks only when it is asked to."""
+    made = PeerConnections(frozenset(ports), per_peer_max=FEW)
+    made.close()
+    return made
+
+
+def alive(connections: list[socket.socket]) -> list[bool]:
+    found: list[bool] = []
+    for one in connections:
+        one.setblocking(False)
+        try:
+            found.append(one.recv(1) != b"")
+        except BlockingIOError:
+            found.append(True)
+    return found
+
+
+def test_further_connections_of_a_peer_are_closed_and_the_first_ones_stay(doors: Doors) -> None:
+    watch = watching(*doors.ports)
+    first = doors.connect(0, FEW)
+    assert watch.look() == 0
+    more = doors.connect(0, 2)
+    assert watch.look() == 2
+    assert alive(first) == [True] * FEW
+    assert alive(more) == [False] * 2
+
+
+def test_there_is_room_again_once_others_have_gone(doors: Doors) -> None:
+    watch = watching(*doors.ports)
+    with contextlib.ExitStack() as gone:
+        passing = Doors(gone)
+        passing.listening = doors.listening
+        passing.connect(0, FEW)
+        assert watch.look() == 0
+    later = doors.connect(0, FEW)
+    assert watch.look() == 0
+    assert alive(later) == [True] * FEW
+
+
+def test_peers_and_doors_are_counted_apart(doors: Doors) -> None:
+    watch = watching(*doors.ports)
+    kept = doors.connect(0, FEW) + doors.connect(1, FEW) + doors.connect(0, FEW, host="127.0.0.3")
+    assert watch.look() == 0
+    assert alive(kept) == [True] * len(kept)
+
+
+def test_other_sockets_of_the_process_are_left_alone(doors: Doors) -> None:
+    watch = watching(doors.ports[0])
+    others = doors.connect(1, 2 * FEW)
+    assert watch.look() == 0
+    assert alive(others) == [True] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("host", "peer"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%lo", "fe80::/64"),
+    ],
+)
+def test_a_peer_is_an_address_or_half_of_one(host: str, peer: str) -> None:
+    assert peer_of(host) == peer
