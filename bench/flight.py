@@ -84,8 +84,8 @@ class Plain(flight.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass]
         self._service = FromMemory()
 
     def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        schema, batches = self._service.get(ticket.ticket, None)
-        return flight.GeneratorStream(schema, batches)
+        outgoing = self._service.get(ticket.ticket, None)
+        return flight.GeneratorStream(outgoing.schema, outgoing.batches)
 
     def do_put(
         self,

@@ -5,6 +5,7 @@ from tests.mutants.patch import Edit
 
 CALLERS = "tests/unit/core/access/test_callers.py"
 CERTIFIED = "tests/scenarios/test_certified.py"
+AUTHORISED = "tests/unit/node/serving/test_authorised.py"
 TLS = "tests/unit/wire/test_tls.py"
 REVOKED = "tests/scenarios/test_revoked.py"
 NAMED = "tests/unit/client/test_named_nodes.py"
@@ -57,6 +58,14 @@ MUTANTS = (
         rule="a session is opened by the node that its certificate names",
         edits=(Edit("Sessions.serve", "check_caller(opening, caller, self._catalog())", ""),),
         hunters=(CERTIFIED,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="strangers among the known callers of a node",
+        invariant="INV-ID-1",
+        rule="a node reads first messages of callers who may ask nothing only in the places of strangers",
+        edits=(Edit("NodeFlight.who_calls", "check_person(caller, view)", ""),),
+        hunters=(AUTHORISED,),
         unseen="a random cluster has no certificates",
     ),
     Mutant(

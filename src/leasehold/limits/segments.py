@@ -12,7 +12,7 @@ BATCH_ROWS_CROWDED: Final = 8_192
 """The same for a scan that begins while SCANS_FEW others are under way: so each of many takes little memory."""
 SCANS_FEW: Final = 2
 SCAN_FIRST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What a scan counts as until it has decoded its first batch: half a row group, as nearly all take less."""
+"""What a scan counts as until it has decoded its first batch: a batch with its pages, and not much more."""
 SCAN_READ_BYTES: Final = 256 * 1024
 """A scan reads a column of a file in pieces of this size."""
 ROW_GROUP_ROWS: Final = 1_048_576

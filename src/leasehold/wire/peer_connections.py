@@ -13,7 +13,7 @@ import socket
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,7 +46,10 @@ class PeerConnections:
 
     def look(self) -> int:
         """Shuts down what is too many; answers how many connections that were."""
-        sockets = dict(_sockets())
+        numbers = [int(path.name) for path in _FILES.iterdir()]
+        if len(numbers) <= self._per_peer_max:
+            return 0  # as nearly always: no peer can have too many
+        sockets = dict(_sockets(numbers))
         known = {inode: one for inode, one in self._known.items() if inode in sockets}
         counted = Counter(known.values())
         shut = 0
@@ -82,13 +85,13 @@ def peer_of(host: str) -> str:
     return str(address.ipv4_mapped or ipaddress.ip_network((int(address), 64), strict=False))
 
 
-def _sockets() -> Iterator[tuple[int, int]]:
-    """The inode and the number of each socket of this process."""
-    for path in _FILES.iterdir():
+def _sockets(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The inode and the number of each of these files that is a socket."""
+    for number in numbers:
         with contextlib.suppress(OSError):
-            found = os.fstat(int(path.name))
+            found = os.fstat(number)
             if stat.S_ISSOCK(found.st_mode):
-                yield found.st_ino, int(path.name)
+                yield found.st_ino, number
 
 
 def _opened(number: int) -> socket.socket:
