@@ -126,7 +126,7 @@ class Coordinators:
         """How servers are checked, and what they are shown; None without TLS."""
         self._connection = LoginConnection(
             partial(BlockingConnection, tls=self.tls),
-            Credentials(user, password, file, has_certificate=self.tls is not None and self.tls.has_certificate),
+            Credentials(user, password, file, has_certificate=self.tls is not None and self.tls.now().has_certificate),
             token,
             partial(check_of, target),
         )

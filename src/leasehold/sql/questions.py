@@ -46,7 +46,7 @@ _SHOWN = (
 )
 
 
-def show(cursor: Cursor) -> Question:  # noqa: C901, PLR0911 - one for each form
+def show(cursor: Cursor) -> Question:  # noqa: C901, PLR0911, PLR0912 - one for each form
     match cursor.choose(*_SHOWN):
         case "DATABASES":
             return ShowDatabases()

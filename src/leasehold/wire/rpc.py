@@ -265,7 +265,7 @@ class Handlers:
 class GrpcServer:
     """A gRPC server that listens at one address; made by `serve`."""
 
-    def __init__(self, server: grpc.aio.Server, address: str, tls: Tls | None) -> None:
+    def __init__(self, server: grpc.aio.Server, address: str, tls: TlsSource | None) -> None:
         self._server = server
         self._doors = watched_doors(address, tls)
         self.address = address

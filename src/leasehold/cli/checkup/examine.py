@@ -16,15 +16,15 @@ def examine(config: NodeConfig | CoordinatorConfig, tell: Callable[[str], None])
     """`tell` gets what is tried now."""
     tell("looking at the files and addresses of the process")
     certificate, tls = own.check_certificate(config)
-    key_finding, key = own.check_key(config)
+    key_finding, keys = own.check_key(config)
     findings = [own.check_directory(config), certificate, key_finding, own.check_listening(config)]
     findings += [*own.check_advertised(config), own.check_open_files()]
     members: list[Member] = []
-    if key is not None:
+    if keys:
         tell("trying gossip")
         service = own.own_address(config)
         name = config.name if isinstance(config, NodeConfig) else coordinator_name(service)
-        gossip = GossipCheckup(config, key, name, service)
+        gossip = GossipCheckup(config, keys, name, service)
         findings += asyncio.run(gossip.run())
         members = list(gossip.members.values())
     tell("connecting to coordinators and nodes")

@@ -21,7 +21,8 @@ import msgspec
 
 from leasehold.cli.checkup.finding import HostFinding, fine, wrong
 from leasehold.cli.config import ProcessConfig
-from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, Seal, encoded
+from leasehold.cli.discovery import seal_of
+from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, encoded
 from leasehold.core.swim.messages import (
     Ack,
     Datagram,
@@ -42,7 +43,7 @@ from leasehold.ids import NodeId
 from leasehold.limits.checkup import CHECKUP_AT_ONCE, CHECKUP_GOSSIP_NS, CHECKUP_GOSSIP_REPEAT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import GOSSIP_FILE
-from leasehold.wire import cluster_key, udp
+from leasehold.wire import udp
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.udp import UdpDatagrams
 
@@ -55,9 +56,9 @@ _REPEATS: Final = CHECKUP_GOSSIP_NS // CHECKUP_GOSSIP_REPEAT_NS
 class GossipCheckup:
     """Gossip of one process: `name` and `service` are those that it has or will have as a member."""
 
-    def __init__(self, config: ProcessConfig, key: bytes, name: str, service: str) -> None:
+    def __init__(self, config: ProcessConfig, keys: tuple[bytes, ...], name: str, service: str) -> None:
         self._config = config
-        self._seal = Seal(key, cluster_key.stands_for(key))
+        self._seal = seal_of(keys)
         self._entropy = SystemEntropy()
         self._me = f"doctor-{self._entropy.hex_128()[:16]}"
         self._name = name

@@ -12,13 +12,13 @@ from leasehold.certificates.names import CertificateRole
 from leasehold.cli.checkup.finding import HostFinding, fine, wrong
 from leasehold.cli.config import CoordinatorConfig, NodeConfig
 from leasehold.cli.coordinator_directory import check_for_a_coordinator
-from leasehold.cli.discovery import read_key
 from leasehold.core.words.addresses import host_of, is_loopback, numeric
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, LeaseholdError
 from leasehold.limits.requests import CONNECTIONS_MAX
 from leasehold.local.files import read_address
 from leasehold.node.directory.reset import check_no_reset, check_vault_or_new
+from leasehold.wire import cluster_key
 from leasehold.wire.addresses import anywhere, held, host_port, loopback, two_held
 from leasehold.wire.names import look_up
 from leasehold.wire.tls import Tls, own_tls
@@ -60,18 +60,18 @@ def check_certificate(config: NodeConfig | CoordinatorConfig) -> tuple[HostFindi
     return fine("certificate", f"{own.name}, valid until {show_time(own.not_after)}"), tls
 
 
-def check_key(config: NodeConfig | CoordinatorConfig) -> tuple[HostFinding, bytes | None]:
-    """Its cluster key, and the key if it can be used."""
+def check_key(config: NodeConfig | CoordinatorConfig) -> tuple[HostFinding, tuple[bytes, ...]]:
+    """Its cluster key, and the keys in the file if it can be used."""
     try:
-        key = read_key(config)
+        keys = () if config.cluster_key is None else cluster_key.read(config.cluster_key)
     except BadSettings as error:
-        return wrong("cluster key", error.text, error.hint), None
-    if key is not None:
-        return fine("cluster key", f"{config.cluster_key}"), key
+        return wrong("cluster key", error.text, error.hint), ()
+    if keys:
+        return fine("cluster key", f"{config.cluster_key}"), keys
     if config.tls is not None:
-        return fine("cluster key", "none: the process takes no part in gossip"), None
+        return fine("cluster key", "none: the process takes no part in gossip"), ()
     hint = "copy the key of the cluster to this machine, and name it with --cluster-key FILE"
-    return wrong("cluster key", "none, and no certificate: nothing proves that it is of the cluster", hint), None
+    return wrong("cluster key", "none, and no certificate: nothing proves that it is of the cluster", hint), ()
 
 
 def check_listening(config: NodeConfig | CoordinatorConfig) -> HostFinding:
