@@ -14,11 +14,12 @@ from leasehold.cli.checkup import gossip as checkup
 from leasehold.cli.checkup.finding import HostFinding
 from leasehold.cli.checkup.gossip import GossipCheckup
 from leasehold.cli.config import NodeConfig, node_config
+from leasehold.cli.discovery import seal_of
 from leasehold.core.swim.messages import Member, Role
 from leasehold.ids import NodeId
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.local.files import make_directory, write_gossip_address
-from leasehold.wire import cluster_key, udp
+from leasehold.wire import udp
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.gossip import Gossip
@@ -33,8 +34,7 @@ async def member(name: str, *seeds: str, address: str = "127.0.0.1:0", said: str
     me = Member(name=name, address=said or datagrams.address, role=Role.NODE, service="127.0.0.1:1", node=NodeId(0))
     made = Gossip(
         me=me,
-        key=KEY,
-        cluster_id=cluster_key.stands_for(KEY),
+        seal=seal_of((KEY,)),
         seeds=seeds,
         clock=BoottimeClock(),
         entropy=SystemEntropy(),
@@ -62,7 +62,7 @@ def of_node(directory: Path, *seeds: str, **given: Any) -> NodeConfig:
 
 
 async def found(config: NodeConfig, key: bytes = KEY) -> tuple[list[HostFinding], set[str]]:
-    done = GossipCheckup(config, key, config.name, config.advertised("127.0.0.1:7410"))
+    done = GossipCheckup(config, (key,), config.name, config.advertised("127.0.0.1:7410"))
     return await done.run(), set(done.members)
 
 
