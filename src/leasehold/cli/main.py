@@ -27,6 +27,7 @@ from leasehold.cli.ca import ca as ca_commands
 from leasehold.cli.chaos import chaos as chaos_commands
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
 from leasehold.cli.doctor import doctor as doctor_command
+from leasehold.cli.health import health as health_command
 from leasehold.cli.leader import leader as leader_commands
 from leasehold.cli.meta_storage import meta as meta_commands
 from leasehold.cli.node import node as node_commands
@@ -82,6 +83,7 @@ app.add_typer(token_commands, name="token")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
 app.command("doctor")(doctor_command)
+app.command("health")(health_command)
 app.command("backup")(backup_command)
 app.command("restore")(restore_command)
 app.command("recover")(recover_command)
@@ -358,20 +360,6 @@ def init(
     with Retrying() as told, Coordinators(coordinator_address, timeout=asked_for_s, on_retry=told.update) as cluster:
         facts = cluster.initialise()
     show_answer(output, {"cluster_id": facts.cluster_id}, f"cluster {facts.cluster_id}")
-
-
-@app.command()
-def health(
-    directory: Annotated[Path, typer.Argument(help="The directory of a node or a coordinator on this machine.")],
-    tls: Tls = None,
-    output: Out = Output.TABLE,
-) -> None:
-    """Ask the process that uses a directory how it is; exit 5 if it does not answer. For health checks."""
-    from leasehold.cli.health import health_of
-
-    found = health_of(directory, tls)
-    text = f"{found.process} at {found.address}: {found.state}" + (f", {found.text}" if found.text else "")
-    show_answer(output, found._asdict(), text)
 
 
 def main() -> None:

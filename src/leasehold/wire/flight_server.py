@@ -14,8 +14,6 @@ import grpc
 import pyarrow as pa
 
 from leasehold.core.access.callers import Caller
-from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import Failure
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits.flight import (
@@ -23,7 +21,6 @@ from leasehold.limits.flight import (
     FLIGHT_CALLERS_PATIENCE_NS,
     FLIGHT_CALLERS_WAITING_MAX,
     FLIGHT_CALLS_MAX,
-    FLIGHT_FAILURE_BYTES_MAX,
     FLIGHT_HEADER_BYTES_MAX,
     FLIGHT_IDLE_NS,
     FLIGHT_OPENING_NS,
@@ -42,7 +39,6 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.connections import server_connection_options
-from leasehold.wire.failures import to_failure
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_codec import (
     BatchWriter,
@@ -57,6 +53,7 @@ from leasehold.wire.flight_codec import (
     write_field,
     write_schema,
 )
+from leasehold.wire.flight_failures import fail, told
 from leasehold.wire.memory import give_back_memory
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
@@ -71,8 +68,6 @@ _OPTIONS: Final = (
 )
 FRAMING_BYTES: Final = 1024
 """What surrounds a ticket in its message."""
-_ARROW_STATUS: Final = (("x-arrow-status", "5"), ("x-arrow-status-detail-bin", b"Failed"))
-"""The words of pyarrow's server for a handler that failed."""
 
 
 class Sent(NamedTuple):
@@ -315,13 +310,13 @@ class _Methods(grpc.GenericRpcHandler):
                         with watched.idle():
                             yield message
             except LeaseholdError as error:
-                _fail(context, told(error))
+                fail(context, told(error))
             except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
                 self._on_fault(fault)
                 opaque = Indefinite(
                     "the node failed on this request", code=ErrorCode.INTERNAL, hint="the node's log says why"
                 )
-                _fail(context, told(opaque))
+                fail(context, told(opaque))
 
     @contextmanager
     def _begun(
@@ -387,20 +382,3 @@ def _unserved(_call: _Call) -> Iterator[bytes]:
 
 def _cut_off() -> Refused:
     return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="write the segment again")
-
-
-def told(error: LeaseholdError) -> Failure:
-    """The message that tells a peer of `error`; its texts are cut to FLIGHT_FAILURE_BYTES_MAX bytes each."""
-    whole = to_failure(error)
-    return Failure(code=_cut(whole.code), text=_cut(whole.text), hint=_cut(whole.hint), definite=whole.definite)
-
-
-def _cut(text: str) -> str:
-    return text.encode(errors="replace")[:FLIGHT_FAILURE_BYTES_MAX].decode(errors="ignore")
-
-
-def _fail(context: grpc.ServicerContext, failure: Failure) -> None:
-    extra = (("x-arrow-status-message-bin", failure.code.encode()), ("grpc-status-details-bin", encode(failure)))
-    context.set_trailing_metadata((*_ARROW_STATUS, *extra))
-    context.set_code(grpc.StatusCode.UNKNOWN)
-    context.set_details(failure.code)

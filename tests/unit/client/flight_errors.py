@@ -4,7 +4,7 @@ from pyarrow import flight
 
 from leasehold.core.words.codec import encode
 from leasehold.errors import LeaseholdError
-from leasehold.wire.flight_server import told
+from leasehold.wire.flight_failures import told
 
 
 def as_flight(error: LeaseholdError) -> flight.FlightServerError:
