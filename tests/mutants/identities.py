@@ -93,7 +93,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "Challenge.check",
-                "hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys))",
+                "hmac.compare_digest(answer.proof, coordinator_proof(self.request, keys))",
                 "answer.proof",
             ),
         ),

@@ -87,6 +87,22 @@ MUTANTS = (
         unseen=NOBODY,
     ),
     Mutant(
+        name="a login left after its certificate is revoked",
+        invariant="INV-RIGHT-1",
+        rule="what a certificate has logged in ends once it is revoked",
+        edits=(Edit("revoke_certificate", "*ended", ""),),
+        hunters=(f"{PLANS}::test_what_a_certificate_has_logged_in_ends_once_it_is_revoked_and_nothing_else",),
+        unseen=NOBODY,
+    ),
+    Mutant(
+        name="a login by a certificate that is revoked meanwhile",
+        invariant="INV-RIGHT-1",
+        rule="a login by a certificate is written only while the certificate is not revoked",
+        edits=(Edit("record_login_by_certificate", "check_not_revoked(caller, catalog)", "pass"),),
+        hunters=(f"{LOGINS}::test_a_certificate_that_is_revoked_while_its_login_is_under_way_logs_nobody_in",),
+        unseen=NOBODY,
+    ),
+    Mutant(
         name="logins left after certificates are off",
         invariant="INV-RIGHT-1",
         rule="what certificates have logged in ends once they are off",

@@ -5,7 +5,7 @@ from heapq import nsmallest
 
 import msgspec
 
-from leasehold.core.access.callers import Caller, CallerRole
+from leasehold.core.access.callers import Caller, CallerRole, check_not_revoked
 from leasehold.core.access.rights import LOG_IN
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import counters, put
@@ -14,7 +14,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
 from leasehold.errors import Unauthenticated, WrongPassword, WrongUserToken
-from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken
+from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken, is_user_token
 from leasehold.limits.people import LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
@@ -48,9 +48,16 @@ def record_login(token: LoginToken, user: PrincipalRecord, catalog: Catalog) -> 
 def record_login_by_token(
     token: LoginToken, user: str, shown: UserToken, catalog: Catalog, wall_us: int
 ) -> tuple[Change, ...]:
-    """Writes the login of the user who `shown` is a token of. Raises `WrongUserToken`."""
+    """Writes the login of the user who `shown` is a token of. Raises `WrongUserToken`, also for a text that
+    could be guessed and whose hash somebody has made known."""
     found, record = find_user(user, catalog), catalog.tokens.get(hash_secret(shown).hex())
-    if found is None or record is None or record.user != found.id or _has_expired(record, wall_us):
+    if (
+        not is_user_token(shown)
+        or found is None
+        or record is None
+        or record.user != found.id
+        or _has_expired(record, wall_us)
+    ):
         raise WrongUserToken(
             "the token is wrong, is of another user, was dropped, or has expired",
             hint="SHOW TOKENS lists the tokens; `leasehold token create` makes one",
@@ -59,20 +66,28 @@ def record_login_by_token(
 
 
 def record_login_by_certificate(token: LoginToken, caller: Caller | None, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes the login of the user whose name is in the certificate of a client. Raises `Unauthenticated`."""
+    """Writes the login of the user whose name is in the certificate of a client. Raises `Unauthenticated`, and
+    `Forbidden` (CERTIFICATE_REVOKED) if it was revoked since the request was admitted."""
     if caller is None or caller.role is not CallerRole.CLIENT:
         raise Unauthenticated("the request comes without the certificate of a client", hint=LOG_IN)
+    check_not_revoked(caller, catalog)
     user = find_user(caller.name, catalog)
     if user is None or not user.by_certificate:
         raise Unauthenticated(
             f"no user {caller.name} logs in by a certificate",
             hint=f"{LOG_IN}; or ALTER USER {caller.name} SET CERTIFICATE ON",
         )
-    return _login(token, user.id, catalog, by_certificate=True)
+    return _login(token, user.id, catalog, by_certificate=True, certificate=caller.serial)
 
 
 def _login(
-    token: LoginToken, user: PrincipalId, catalog: Catalog, *, by_token: bytes = b"", by_certificate: bool = False
+    token: LoginToken,
+    user: PrincipalId,
+    catalog: Catalog,
+    *,
+    by_token: bytes = b"",
+    by_certificate: bool = False,
+    certificate: str = "",
 ) -> tuple[Change, ...]:
     """A new login; ends the oldest ones that are too many."""
     numbers = counters(catalog)
@@ -82,6 +97,7 @@ def _login(
         order=numbers.next_login,
         by_token=by_token,
         by_certificate=by_certificate,
+        certificate=certificate,
     )
     return (
         put(keys.COUNTERS, msgspec.structs.replace(numbers, next_login=numbers.next_login + 1)),
@@ -106,6 +122,12 @@ def end_logins(
     """The changes that log a user out everywhere, or end only some logins."""
     his = (token_hash for _, token_hash in catalog.logins_of.get(user, ()))
     return tuple(Change(keys.login(one), None) for one in his if which(catalog.logins[one]))
+
+
+def end_logins_of_certificate(serial: str, catalog: Catalog) -> tuple[Change, ...]:
+    """The changes that end what a certificate has logged in."""
+    ended = (one for one in catalog.logins.values() if one.certificate == serial)
+    return tuple(Change(keys.login(one.token_hash), None) for one in ended)
 
 
 def end_token(token: TokenRecord, catalog: Catalog) -> tuple[Change, ...]:

@@ -15,8 +15,14 @@ from leasehold.core.access.logins import (
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.records import PrincipalKind, PrincipalRecord, TokenRecord, UseState
-from leasehold.errors import Unauthenticated, WrongPassword
+from leasehold.core.words.records import (
+    PrincipalKind,
+    PrincipalRecord,
+    RevokedCertificateRecord,
+    TokenRecord,
+    UseState,
+)
+from leasehold.errors import Forbidden, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken, UserToken
 from leasehold.limits.people import LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
@@ -95,7 +101,8 @@ def with_token(**fields):
     record = TokenRecord(hash=HASH, name="k", user=1, made_us=NOW_US, expires_us=None)
     other = principal(2, "bob")
     catalog = with_principals(principal(1, "ann", **fields.pop("ann", {})), other)
-    return catalog.changed([put(keys.token(HASH), msgspec.structs.replace(record, **fields))])
+    record = msgspec.structs.replace(record, **fields)
+    return catalog.changed([put(keys.token(record.hash), record)])
 
 
 def by_token(catalog, user="ann", shown=SHOWN, now_us=NOW_US):
@@ -138,13 +145,28 @@ def test_a_token_ends_with_its_logins_once_it_has_expired():
     assert tokens_ended(with_token(), NOW_US * 10) == ()
 
 
-ANN = Caller(CallerRole.CLIENT, "Ann")
+ANN = Caller(CallerRole.CLIENT, "Ann", "1f")
 
 
 def test_a_certificate_logs_the_user_of_its_name_in():
     catalog = with_principals(principal(1, "ann", by_certificate=True))
     login = catalog.changed(record_login_by_certificate(token(1), ANN, catalog)).logins[hash_secret(token(1))]
-    assert (login.user, login.by_token, login.by_certificate) == (1, b"", True)
+    assert (login.user, login.by_token, login.by_certificate, login.certificate) == (1, b"", True, "1f")
+
+
+def test_a_certificate_that_is_revoked_while_its_login_is_under_way_logs_nobody_in():
+    key, record = keys.revoked_certificate("1f"), RevokedCertificateRecord(serial="1f")
+    catalog = with_principals(principal(1, "ann", by_certificate=True)).changed([put(key, record)])
+    with pytest.raises(Forbidden) as caught:
+        record_login_by_certificate(token(1), ANN, catalog)
+    assert caught.value.code == "CERTIFICATE_REVOKED"
+
+
+def test_a_text_that_is_no_token_logs_nobody_in_though_its_hash_was_made_known():
+    guessed = UserToken("0")
+    with pytest.raises(Unauthenticated) as caught:
+        by_token(with_token(hash=hash_secret(guessed)), shown=guessed)
+    assert caught.value.code == "WRONG_USER_TOKEN"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from leasehold.core import ddl
 from leasehold.core.access.logins import record_login_by_token
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.records import LoginRecord, TokenRecord
+from leasehold.core.words.records import LoginRecord, RevokedCertificateRecord, TokenRecord
 from leasehold.errors import AlreadyExists, Forbidden, NotFound, Refused, Unauthenticated
 from leasehold.ids import LoginToken, UserToken
 from leasehold.limits.people import TOKENS_MAX, TOKENS_PER_USER_MAX
@@ -117,6 +117,16 @@ def test_certificates_off_ends_what_they_have_logged_in_and_nothing_else():
     log_in_by(base, 4, user=ROOT, by_certificate=True)
     changes, _ = first(base, "ALTER USER u SET CERTIFICATE OFF")
     assert changes == {keys.principal(USER): principal(USER, "u"), by_it: None}
+
+
+def test_what_a_certificate_has_logged_in_ends_once_it_is_revoked_and_nothing_else():
+    base = ground("ALTER USER u SET CERTIFICATE ON")
+    by_it = log_in_by(base, 1, by_certificate=True, certificate="1f")
+    log_in_by(base, 2, by_certificate=True, certificate="2f")
+    log_in(base, USER, 3)
+    log_in_by(base, 4, by_token=HASH)
+    changes, _ = first(base, "ALTER CLUSTER REVOKE CERTIFICATE '1f'")
+    assert changes == {keys.revoked_certificate("1f"): RevokedCertificateRecord(serial="1f"), by_it: None}
 
 
 def test_a_user_does_not_let_certificates_in():

@@ -1,5 +1,6 @@
 """ALTER CLUSTER: settings, rebalances, and certificates that count no more."""
 
+from leasehold.core.access.logins import end_logins_of_certificate
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, put
 from leasehold.core.ddl.settings import settings_changes
@@ -31,7 +32,8 @@ def rebalance(statement: Rebalance, catalog: Catalog, _context: Context) -> Plan
 
 
 def revoke_certificate(statement: RevokeCertificate, catalog: Catalog, _context: Context) -> Plan | None:
-    """Each process refuses it from the revision of the statement on (`core/access/callers.py`)."""
+    """Each process refuses it from the revision of the statement on (`core/access/callers.py`). Its logins end too:
+    they work without it."""
     serial, revoked = statement.serial, catalog.revoked_certificates
     if (serial in revoked) == statement.revokes:
         return None
@@ -42,5 +44,7 @@ def revoke_certificate(statement: RevokeCertificate, catalog: Catalog, _context:
             hint="ALTER CLUSTER UNREVOKE CERTIFICATE those that have ended, or change the authority",
         )
     key = keys.revoked_certificate(serial)
-    change = put(key, RevokedCertificateRecord(serial=serial)) if statement.revokes else Change(key, None)
-    return Plan(changes=(change,), counters=counters(catalog))
+    if not statement.revokes:
+        return Plan(changes=(Change(key, None),), counters=counters(catalog))
+    ended = end_logins_of_certificate(serial, catalog)
+    return Plan(changes=(put(key, RevokedCertificateRecord(serial=serial)), *ended), counters=counters(catalog))

@@ -59,6 +59,8 @@ class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):
     by_token: bytes = b""
     """The hash of the user's token that made the login, and with which it ends; empty without one."""
     by_certificate: bool = False
+    certificate: str = ""
+    """The serial number of the certificate that made the login, and with which it is revoked; empty without one."""
 
 
 class TokenRecord(Record, frozen=True, kw_only=True, tag="token/1"):
