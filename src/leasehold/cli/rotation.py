@@ -40,17 +40,23 @@ class Rotation:
     def start(self, group: asyncio.TaskGroup) -> None:
         clock, (for_keys, for_tls) = BoottimeClock(), self._told
         if self._secrets.keys is not None:
-            group.create_task(watch(self._secrets.keys, clock, for_keys, self._take_keys))
+            keys = self._secrets.keys.now()
+            self._use_keys(keys)  # they may have changed while the process started
+            group.create_task(watch(self._secrets.keys, keys, clock, for_keys, self._take_keys))
         if self._secrets.tls is not None:
-            group.create_task(watch(self._secrets.tls, clock, for_tls, self._take_certificate))
+            tls = self._secrets.tls.now()
+            group.create_task(watch(self._secrets.tls, tls, clock, for_tls, self._take_certificate))
             group.create_task(say_ended(self._secrets.tls, clock))
 
     def _take_keys(self, keys: tuple[bytes, ...]) -> None:
+        self._use_keys(keys)
+        log.info("proving by the cluster key of tag %s now; keys believed: %d", stands_for(keys[0])[:8], len(keys))
+
+    def _use_keys(self, keys: tuple[bytes, ...]) -> None:
         assert self._keys is not None, "a process with a cluster key proves itself with it"
         self._keys.become(derive_keys(*keys))
         if self._gossip is not None:
             self._gossip.seal_with(seal_of(keys))
-        log.info("proving by the cluster key of tag %s now; keys believed: %d", stands_for(keys[0])[:8], len(keys))
 
     def _take_certificate(self, tls: Tls) -> None:
         say_renewed(tls)

@@ -96,9 +96,10 @@ class TlsFiles(CurrentFile[Tls]):
             )
 
 
-async def watch(file: CurrentFile[T], clock: Clock, told: asyncio.Event, on_change: Callable[[T], None]) -> NoReturn:
-    """Looks at a file each CERTIFICATE_FILES_LOOK_NS, and whenever `told` is set."""
-    found = file.now()
+async def watch(
+    file: CurrentFile[T], found: T, clock: Clock, told: asyncio.Event, on_change: Callable[[T], None]
+) -> NoReturn:
+    """Looks at a file each CERTIFICATE_FILES_LOOK_NS, and whenever `told` is set. `found`: what is in use so far."""
     while True:
         file.look()
         before, found = found, file.now()  # another task may have looked first

@@ -220,7 +220,7 @@ async def test_a_process_looks_at_once_when_it_is_told_to(pki: Path, by_connecti
     files, told, changed = of_coordinator(pki), asyncio.Event(), asyncio.Event()
     first = files.now()
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(watch(files, BoottimeClock(), told, lambda _: changed.set()))
+        watching = group.create_task(watch(files, files.now(), BoottimeClock(), told, lambda _: changed.set()))
         await asyncio.sleep(0)
         assert not changed.is_set()
         renewed(pki, "coordinator")
