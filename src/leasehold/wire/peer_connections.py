@@ -74,7 +74,8 @@ class PeerConnections:
 
     def _run(self) -> None:
         while not self._closed.wait(CONNECTIONS_LOOK_NS / SECOND_NS):
-            self.look()
+            with contextlib.suppress(OSError):  # no file is left to look with: it looks again soon
+                self.look()
 
 
 def peer_of(host: str) -> str:

@@ -1,7 +1,9 @@
 """How many connections one peer may have to the doors of a server."""
 
 import contextlib
+import errno
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -104,3 +106,22 @@ def test_other_sockets_of_the_process_are_left_alone(doors: Doors) -> None:
 )
 def test_a_peer_is_an_address_or_half_of_one(host: str, peer: str) -> None:
     assert peer_of(host) == peer
+
+
+def test_a_process_without_a_free_file_looks_again_later(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    tried = threading.Event()
+
+    def look(_self: PeerConnections) -> int:
+        looks.append("look")
+        if len(looks) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        tried.set()
+        return 0
+
+    monkeypatch.setattr(PeerConnections, "look", look)
+    watch = PeerConnections(frozenset(doors.ports))
+    try:
+        assert tried.wait(10)
+    finally:
+        watch.close()
