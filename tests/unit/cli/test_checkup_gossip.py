@@ -101,6 +101,12 @@ async def test_a_seed_that_is_not_there_or_has_another_key(tmp_path: Path, soon:
             assert names == set()
 
 
+async def test_a_seed_whose_name_is_not_known(tmp_path: Path, soon: None) -> None:
+    for seed in ("nowhere.invalid:7400", "a..b:7400"):
+        findings, _ = await found(of_node(tmp_path, seed))
+        is_wrong(findings[1], f"{seed.rpartition(':')[0]} is not known", "DNS")
+
+
 async def test_a_member_that_can_not_be_reached(tmp_path: Path, soon: None) -> None:
     async with member("n1") as one, member("n2", at(one), said="127.0.0.1:9"):
         await known(one, 2)

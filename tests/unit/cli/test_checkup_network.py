@@ -112,6 +112,8 @@ async def test_the_certificate_of_this_process_is_shown_to_the_other(pki: Path, 
 async def test_an_end_that_is_not_there_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     is_wrong(await found("127.0.0.1:1", None), "nothing listens there")
     is_wrong(await found("nowhere.invalid:7400", None), "nowhere.invalid is not known", "DNS")
+    is_wrong(await found("a..b:7400", None), "a..b is not known", "DNS")
+    is_wrong(check_store("a..b:2379"), "a..b is not known", "DNS")
     monkeypatch.setattr(network, "CHECKUP_CONNECT_NS", 50 * MILLISECOND_NS)
     with listening() as address:
         is_wrong(await found(address, None), "no answer in time", address.rpartition(":")[2])

@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from leasehold.cli.checkup.finding import HostFinding, fine, wrong
+from leasehold.cli.checkup.network import unknown_host
 from leasehold.cli.config import ProcessConfig
 from leasehold.cli.discovery import seal_of
 from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, encoded
@@ -37,6 +38,7 @@ from leasehold.core.swim.messages import (
     SwimIncarnation,
     Sync,
 )
+from leasehold.core.words.addresses import host_of
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NodeId
@@ -45,6 +47,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import GOSSIP_FILE
 from leasehold.wire import udp
 from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.names import look_up
 from leasehold.wire.udp import UdpDatagrams
 
 A = TypeVar("A")
@@ -98,6 +101,8 @@ class GossipCheckup:
         async with self._end() as end:
             question = Sync(sender=self._me, digest=bytes.fromhex(self._entropy.hex_128())[:8])
             page = await self._ask(end, seed, question, lambda one: one if isinstance(one, MemberPage) else None)
+            if page is None and not await asyncio.to_thread(look_up, host_of(seed)):
+                return wrong(check, *unknown_host(seed))
             if page is None:
                 hint = f"start a process there with the same cluster key, and open UDP port {port} between"
                 return wrong(check, "no answer to gossip", hint)

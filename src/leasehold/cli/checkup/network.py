@@ -74,7 +74,7 @@ def _greeted(process: OtherProcess, tls: Tls | None) -> HostFinding | None:
                 greeting.sendall(_GREETING)
                 if greeting.recv(1):
                     return None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         return wrong(process.check, *_explained(error, process.address, f"{process.role} of this cluster"))
     hint = "look into its log; and with --tls give this process a certificate, if the other one has one"
     return wrong(process.check, "it closes the connection at once", hint)
@@ -86,17 +86,21 @@ def check_store(address: str) -> HostFinding:
     try:
         with socket.create_connection(split(address), CHECKUP_CONNECT_NS / SECOND_NS):
             return fine(check, "takes connections")
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         return wrong(check, *_explained(error, address, "member of a store"))
 
 
-def _explained(error: OSError, address: str, expected: str) -> tuple[str, str]:
-    """What is wrong, and what to do."""
+def unknown_host(address: str) -> tuple[str, str]:
+    """That the name in it is not known, and what to do."""
+    return f"{host_of(address)} is not known on this machine", "enter it in DNS, or in /etc/hosts of this machine"
+
+
+def _explained(error: OSError | UnicodeError, address: str, expected: str) -> tuple[str, str]:
+    """What is wrong, and what to do. A `UnicodeError` is about a name that no host can have."""
     port = address.rpartition(":")[2]
     match error:
-        case socket.gaierror():
-            hint = "enter it in DNS, or in /etc/hosts of this machine"
-            return f"{host_of(address)} is not known on this machine", hint
+        case socket.gaierror() | UnicodeError():
+            return unknown_host(address)
         case TimeoutError():
             hint = f"look whether that machine runs, and for TCP port {port} in the firewalls; an MTU may be too large"
             return "no answer in time", hint
@@ -110,7 +114,7 @@ def _explained(error: OSError, address: str, expected: str) -> tuple[str, str]:
             return f"its certificate is not accepted: {why}", hint
         case ssl.SSLError(reason=why):
             return f"TLS fails: {why}", "give both processes certificates of one authority, or neither of them"
-        case _:
+        case OSError():
             return f"{error.strerror or error}", "check the network between, and the address"
 
 
