@@ -19,7 +19,7 @@ from leasehold.core.words.messages import AnyLogin, Login, LogInByCertificate, L
 from leasehold.durable import named_when_whole
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, BadSettings, typed
-from leasehold.ids import IDENTIFIER, NODE_ADDRESS, UserToken, is_user_token
+from leasehold.ids import IDENTIFIER, NODE_ADDRESS, USER_TOKEN, UserToken, is_user_token
 from leasehold.limits.clients import CREDENTIALS_FILE_BYTES_MAX
 
 USER_VARIABLE: Final = "LEASEHOLD_USER"
@@ -66,7 +66,8 @@ def _read(path: Path) -> CredentialsFile:
     try:
         found = msgspec.json.decode(_content(path), type=CredentialsFile)
     except msgspec.ValidationError as error:
-        raise _bad(path, str(error), _MAKE) from None
+        text = "a token is the name of a field" if USER_TOKEN.search(str(error)) else str(error)
+        raise _bad(path, text, _MAKE) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _bad(path, "it is not JSON", _MAKE) from None
     if not all(NODE_ADDRESS.fullmatch(one) for one in found.address.split(",")):
@@ -75,6 +76,8 @@ def _read(path: Path) -> CredentialsFile:
         raise _bad(path, "field user: it is not the name of a user", _MAKE)
     if not is_user_token(found.token):
         raise _bad(path, "field token: it is not a token of CREATE TOKEN", _MAKE)
+    if found.ca is not None and (not found.ca or "\0" in found.ca):
+        raise _bad(path, "field ca: it is not a path", _MAKE)
     return found if found.ca is None else msgspec.structs.replace(found, ca=str(path.absolute().parent / found.ca))
 
 

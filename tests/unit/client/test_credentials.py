@@ -86,6 +86,9 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         ({**WHOLE, "address": "somewhere"}, "field address"),
         ({**WHOLE, "address": "a:1,"}, "field address"),
         ({**WHOLE, "token": TOKEN[:-1]}, "field token"),
+        ({**WHOLE, TOKEN: "token"}, "name of a field"),
+        ({**WHOLE, "ca": "a\0b"}, "field ca"),
+        ({**WHOLE, "ca": ""}, "field ca"),
         ("x" * 70_000, "65536 bytes"),
     ],
 )
