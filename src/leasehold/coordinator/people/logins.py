@@ -114,6 +114,7 @@ class Logins:
 
     async def _logged_in(self, record: Callable[[LoginToken, Catalog], tuple[Change, ...]]) -> LoggedIn:
         token = LoginToken(self._entropy.hex_128())
+        record(token, self._writer.catalog)  # who is refused takes no place among the writes
         revision = await self._writer.submit(lambda catalog: record(token, catalog))
         self._since[hash_secret(token)] = self._clock.now_ns()
         return LoggedIn(token=token, revision=revision)

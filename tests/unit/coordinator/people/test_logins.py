@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from random import Random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -376,6 +377,16 @@ async def test_a_token_logs_in_until_it_expires_and_then_what_it_has_logged_in_e
     assert set(ground.writer.catalog.logins) == {hash_secret(by_password.token)}
     assert len(ground.writer.catalog.tokens) == 0
     assert ground.passwords.asked == ground.passwords.asked[:1], "a token needs no slow hash"
+
+
+@over_a_store
+async def test_who_is_refused_takes_no_place_among_the_writes(ground):
+    ground.logins._writer = SimpleNamespace(catalog=ground.writer.catalog)
+    with pytest.raises(Unauthenticated) as caught:
+        await ground.logins.log_in(LogInByToken(cluster_id=None, user="u", token=UserToken("lht_" + "b" * 64)))
+    assert caught.value.code == "WRONG_USER_TOKEN"
+    with pytest.raises(Unauthenticated):
+        await ground.logins.log_in(LogInByCertificate(cluster_id=None), "", Caller(CallerRole.CLIENT, "u"))
 
 
 @over_a_store
