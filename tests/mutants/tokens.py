@@ -87,6 +87,14 @@ MUTANTS = (
         unseen=NOBODY,
     ),
     Mutant(
+        name="certificates on under another name",
+        invariant="INV-RIGHT-1",
+        rule="certificates of another name log a user in only once that is switched on",
+        edits=(Edit("rename_principal", "is_same and found.by_certificate", "found.by_certificate"),),
+        hunters=(f"{PLANS}::test_a_user_with_another_name_is_not_opened_by_a_certificate_of_that_name",),
+        unseen=NOBODY,
+    ),
+    Mutant(
         name="a login left after its certificate is revoked",
         invariant="INV-RIGHT-1",
         rule="what a certificate has logged in ends once it is revoked",

@@ -18,6 +18,7 @@ from leasehold.core.words.statements import (
     RenamePrincipal,
     SetCertificate,
     SetPassword,
+    fold,
 )
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
@@ -66,14 +67,16 @@ def create_role(statement: CreateRole, catalog: Catalog, _context: Context) -> P
 
 
 def rename_principal(statement: RenamePrincipal, catalog: Catalog, _context: Context) -> Plan | None:
-    """Another name for the same user or role: rights, roles and logins stay."""
+    """Another name for the same user or role: rights, roles and logins stay. A certificate of the new name may be that
+    of somebody else, so certificates are off then."""
     found = principal_named(statement.name, statement.kind, catalog)
     if statement.to == found.name:
         return None
     taken = catalog.find_principal(statement.to)
     if taken is not None and taken.id != found.id:
         raise _exists(taken)
-    record = msgspec.structs.replace(found, name=statement.to)
+    is_same = fold(statement.to) == fold(found.name)
+    record = msgspec.structs.replace(found, name=statement.to, by_certificate=is_same and found.by_certificate)
     return Plan(changes=(put(keys.principal(found.id), record),), counters=counters(catalog))
 
 
