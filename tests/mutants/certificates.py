@@ -101,6 +101,16 @@ MUTANTS = (
         unseen="a random cluster has no certificates",
     ),
     Mutant(
+        name="a name up to its zero byte",
+        invariant="INV-ID-2",
+        rule="a caller is whom the whole name in its certificate names",
+        edits=(Edit("_certified", "uris_of(certificate) != [name.uri]", "False"),),
+        hunters=(
+            "tests/unit/wire/test_random_certificates.py::test_a_certificate_admits_whom_it_names_and_nobody_else",
+        ),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
         name="a session that outlives its certificate",
         invariant="INV-ID-2",
         rule="a leader ends the sessions of a certificate once it is revoked",

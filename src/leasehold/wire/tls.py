@@ -252,14 +252,15 @@ NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")
 
 @lru_cache(maxsize=CALLERS_CACHED_MAX)
 def _certified(uri: bytes, pem: bytes, authority: str) -> Caller | None:
-    from leasehold.certificates.certificate import read_certificates, serial_text  # noqa: PLC0415 - slow to load; only servers need it
+    from leasehold.certificates.certificate import read_certificates, serial_text, uris_of  # noqa: PLC0415 - slow to load; only servers need it
 
     try:
         name = parse_uri(uri.decode(errors="replace"))
         [certificate] = read_certificates(Path("the certificate of a caller"), pem)
     except BadCertificate:
         return None
-    if name.authority != authority:
+    # gRPC cuts a name at a zero byte: what counts is the whole one, which the authority has signed.
+    if name.authority != authority or uris_of(certificate) != [name.uri]:
         return None
     begins_s, ends_s = (
         int(at.timestamp()) for at in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)

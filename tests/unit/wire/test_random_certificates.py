@@ -143,6 +143,7 @@ def taken_for(address: str, tls: Tls) -> str | None:
 @example(form=Form((NAMED[0],), by="authority below"))
 @example(form=Form((NAMED[0],), by="leaf below"))
 @example(form=Form((NAMED[0],), critical=True))
+@example(form=Form((f"{NAMED[0]}\0",)))
 @example(form=Form((NAMED[0],), usages=(SERVER,)))
 @settings(max_examples=60, deadline=None)
 def test_a_certificate_admits_whom_it_names_and_nobody_else(form: Form, served: tuple[FlightServer, Tls]) -> None:
