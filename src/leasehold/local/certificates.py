@@ -70,12 +70,14 @@ class LocalCertificates:
         bundles = [(self._folder / name, role, name) for name, role in wanted.items()]
         bundles.append((self._folder / CLIENT_FOLDER, CertificateRole.CLIENT, _CLIENT_NAME))
         for bundle, role, name in bundles:
+            # A removal in this second would not let it count otherwise (`core.membership.removal.certified_after`).
+            at = now + timedelta(seconds=1) if name in new else now
             left = _left(bundle, CertificateName(authority=authority.id, role=role, name=name), now)
             if left is None:
                 shutil.rmtree(bundle, ignore_errors=True)
-                issue(authority, role, name, CERTIFICATE_DAYS_MAX, bundle, now)
+                issue(authority, role, name, CERTIFICATE_DAYS_MAX, bundle, at)
             elif left < _RENEWED_BEFORE or name in new:
-                renew(authority, bundle, CERTIFICATE_DAYS_MAX, now)
+                renew(authority, bundle, CERTIFICATE_DAYS_MAX, at)
         public = self._folder / CA
         write_whole(public, read_public_file(self._authority / CA))
         public.chmod(0o644)

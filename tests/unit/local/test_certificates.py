@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from leasehold.certificates.authority import issue, open_authority
+from leasehold.certificates.certificate import split_pem
 from leasehold.certificates.checks import load_own
 from leasehold.certificates.files import CA, IDENTITY
 from leasehold.certificates.names import CertificateRole
 from leasehold.client.trust import CLIENT_FOLDER, TLS_FOLDER
+from leasehold.core.membership.removal import certified_after
 from leasehold.errors import Refused
 from leasehold.local.certificates import AUTHORITY_FOLDER, LocalCertificates
 
@@ -71,3 +73,14 @@ def test_a_cluster_keeps_what_it_was_made_with(made: LocalCertificates, tmp_path
     without = LocalCertificates(tmp_path / "without")
     without.settle(tls=True, is_new=False)
     assert (without.exist, without.client, without.words("node-1")) == (False, "", [])
+
+
+def test_the_certificate_of_a_new_node_counts_though_its_name_was_removed_in_the_same_second(
+    made: LocalCertificates, tmp_path: Path
+) -> None:
+    made.issue(["node-1"], [])
+    removed_us = int(datetime.now(UTC).timestamp() * 1_000_000)
+    made.issue(["node-1"], [], new=["node-1"])
+    path = tmp_path / TLS_FOLDER / "node-1" / IDENTITY
+    [certificate] = split_pem(path, path.read_bytes())[1]
+    assert certificate.not_valid_before_utc.timestamp() >= certified_after(removed_us)

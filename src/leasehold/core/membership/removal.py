@@ -109,7 +109,7 @@ def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
 def certified_later(name: str, catalog: Catalog, wall_us: int) -> Change:
     """From now on, by a wall clock in microseconds since 1970 UTC, the name counts only with a certificate that
     `leasehold ca` makes in a later second."""
-    from_s = (wall_us * 1_000 - CERTIFICATE_SKEW_NS) // SECOND_NS + 1
+    from_s = certified_after(wall_us)
     known = catalog.certified_names.get(name)
     latest_s = from_s if known is None else max(from_s, known.from_s)
     return put(keys.certified_name(name), CertifiedNameRecord(name=name, from_s=latest_s))
