@@ -27,7 +27,6 @@ from leasehold.spark.source import (
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
     FORMAT,
-    PASSWORD_OPTION,
     TABLE_OPTION,
     THROUGH_OPTION,
     USER_OPTION,
@@ -49,10 +48,14 @@ JAVA_HINT: Final = (
     "`dnf install java-21-openjdk-headless` (Fedora), "
     '`brew install openjdk@17` and `export JAVA_HOME="$(brew --prefix openjdk@17)"` (macOS)'
 )
+_PASSWORDS: Final[dict[tuple[str, str], str]] = {}
+"""Those that this process was given, by cluster and user: its sessions tell them to their source."""
 _ECHOES: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 
 _SETTINGS: Final[Mapping[str, str]] = {
+    # Spark's own, and where a session's credentials are.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credentials",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # With it, one query's filter makes Spark plan the scan anew for every query over the same DataFrame.
@@ -119,7 +122,7 @@ def session(
     file = _file(spark)
     target = anchored(cluster or default_cluster(file))
     spark.conf.set(CLUSTER_SETTING, target)
-    spark.dataSource.register(bound_to(target, file))
+    spark.dataSource.register(bound_to(target, file, _PASSWORDS))
     return spark
 
 
@@ -139,7 +142,7 @@ def table(
     for a table or column that is not there, `Unauthenticated`, `Unreachable`.
     """
     with _connected(spark, cluster, user, password) as connection:
-        return _table(spark, connection, name, columns, _credentials(spark, user, password))
+        return _table(spark, connection, name, columns, _credentials(spark, connection.target, user, password))
 
 
 def view(
@@ -162,7 +165,7 @@ def view(
         facts = connection.view_facts(name)
         called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
         through = ",".join(str(one.view) for one in facts.views)
-        options = {THROUGH_OPTION: through, **_credentials(spark, user, password)}
+        options = {THROUGH_OPTION: through, **_credentials(spark, connection.target, user, password)}
         frame: DataFrame | None = None
         try:
             for one in facts.tables:
@@ -205,7 +208,7 @@ def attach(
                     hint=f'take one of them with leasehold.spark.table(spark, "{qualified}")',
                 )
         names = [qualified.replace(".", "_") for qualified in views.values()]
-        shared = {CLUSTER_OPTION: connection.target, **_credentials(spark, user, password)}
+        shared = {CLUSTER_OPTION: connection.target, **_credentials(spark, connection.target, user, password)}
         for view, qualified in zip(names, views.values(), strict=True):
             options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")
@@ -225,9 +228,15 @@ def _table(
     return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.target}).load()
 
 
-def _credentials(spark: SparkSession, user: str | None, password: str | None) -> dict[str, str]:
-    """Options of the source, which takes missing ones from the environment."""
-    given = {USER_OPTION: user, PASSWORD_OPTION: password, CREDENTIALS_OPTION: _file(spark)}
+def _credentials(spark: SparkSession, target: str, user: str | None, password: str | None) -> dict[str, str]:
+    """Options of the source, which takes missing ones from the environment. A password is none of them: Spark shows and
+    keeps options, so the session's source is told it apart."""
+    file = _file(spark)
+    if user is not None and password is not None and _PASSWORDS.get((target, user)) != password:
+        _PASSWORDS[target, user] = password
+        known = spark.conf.get(CLUSTER_SETTING, None) or default_cluster(file)
+        spark.dataSource.register(bound_to(anchored(known), file, _PASSWORDS))
+    given = {USER_OPTION: user, CREDENTIALS_OPTION: file}
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -13,7 +13,7 @@ import hashlib
 import heapq
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -66,6 +66,8 @@ class LeaseholdSource(DataSource):
 
     default_cluster: ClassVar[str | None] = None
     default_credentials: ClassVar[str | None] = None
+    passwords: ClassVar[Mapping[tuple[str, str], str]] = {}
+    """Those that the session was given, by cluster and user."""
 
     @classmethod
     def name(cls) -> str:
@@ -126,12 +128,9 @@ class LeaseholdSource(DataSource):
         return tuple(ObjectId(int(one)) for one in self.options.get(THROUGH_OPTION, "").split(",") if one)
 
     def _cluster(self) -> Cluster:
-        return Cluster(
-            self._target(),
-            user=self.options.get(USER_OPTION),
-            password=self.options.get(PASSWORD_OPTION),
-            credentials=self._credentials(),
-        )
+        target, user = self._target(), self.options.get(USER_OPTION)
+        password = self.options.get(PASSWORD_OPTION) or self.passwords.get((target, user or ""))
+        return Cluster(target, user=user, password=password, credentials=self._credentials())
 
     def _credentials(self) -> str | None:
         return self.options.get(CREDENTIALS_OPTION) or self.default_credentials
@@ -153,15 +152,18 @@ def anchored(target: str | Path) -> str:
     return text if HOST_AND_PORT.fullmatch(text) else str(Path(text).absolute())
 
 
-def bound_to(cluster: str, credentials: str | None) -> type[LeaseholdSource]:
-    """The source with the cluster and the file of credentials of a session. It is a new class, so that Spark pickles it
-    whole."""
+def bound_to(
+    cluster: str, credentials: str | None, known_passwords: Mapping[tuple[str, str], str]
+) -> type[LeaseholdSource]:
+    """The source with the cluster, the file of credentials and the passwords of a session. It is a new class, so that
+    Spark pickles it whole."""
 
     class BoundSource(LeaseholdSource):
         """A `LeaseholdSource` whose session names the cluster."""
 
         default_cluster = cluster
         default_credentials = credentials
+        passwords: ClassVar = dict(known_passwords)
 
     return BoundSource
 

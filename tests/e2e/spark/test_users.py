@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,9 +12,9 @@ from pyspark.sql import DataFrameReader, Row, SparkSession
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CredentialsFile, write_credentials
-from leasehold.errors import Unauthenticated
-from leasehold.spark import attach, table, view
-from leasehold.spark.session import CREDENTIALS_SETTING
+from leasehold.errors import Unauthenticated, WrongPassword
+from leasehold.spark import attach, session, table, view
+from leasehold.spark.session import CLUSTER_SETTING, CREDENTIALS_SETTING
 from leasehold.spark.source import LeaseholdSource
 from tests.e2e.cluster import RunningCluster
 
@@ -122,6 +123,18 @@ def test_a_plan_shows_no_password(
         assert "Physical Plan" in plan
         assert PASSWORD not in plan
     assert PASSWORD not in str(spark.sql("DESCRIBE EXTENDED d_t").collect())
+    java: Any = spark
+    kept = java._jsparkSession.sessionState().catalog().getTempView("d_t").get().plan().collectLeaves().head()
+    assert dict(kept.options().asCaseSensitiveMap()).keys() == {"table", "cluster", "user"}
+
+
+def test_a_view_keeps_the_user_and_a_session_the_password(spark: SparkSession, guarded: RunningCluster) -> None:
+    attach(spark, guarded.directory, user="u", password=PASSWORD)
+    session(cluster=spark.conf.get(CLUSTER_SETTING), master="local[2,4]")
+    assert spark.table("d_t").count() >= 0
+    with pytest.raises(WrongPassword):
+        attach(spark, guarded.directory, user="u", password="guessed")
+    spark.sql("INSERT INTO d_t VALUES (-1)")
 
 
 def test_a_file_of_credentials_says_where_and_who_and_its_token_does_not_travel(
