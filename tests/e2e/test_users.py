@@ -7,7 +7,6 @@ from leasehold.client.cluster import Cluster, connect
 from leasehold.core.words.messages import Receipt, Rows
 from leasehold.core.words.records import Outcome
 from leasehold.errors import BadSettings, Forbidden, Unauthenticated, WrongPassword
-from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
@@ -119,18 +118,15 @@ def test_a_node_that_was_away_fetches_what_it_missed(fresh: RunningCluster) -> N
         assert root.table("d.t").scan().read_all().num_rows == 11
 
 
-def test_closing_ends_the_login_unless_it_was_handed_on(single: RunningCluster) -> None:
+def test_closing_ends_the_login_but_none_that_was_delegated(single: RunningCluster) -> None:
     with single.connect() as nobody:
         make_table(nobody, rows=10, replication=1)
     with settle(single):
-        tokens: list[LoginToken | None] = []
-        for ending in (lambda one: one.token, Cluster.hand_on):
-            with connect(single.directory, user="u", password="u") as user:
-                assert user.table("d.t").scan().read_all().num_rows == 10
-                tokens.append(ending(user))
-        closed, handed_on = tokens
-        for _ in range(2):  # nor does the first one that was handed it end it
-            with Cluster(single.directory, token=handed_on) as worker:
+        with connect(single.directory, user="u", password="u") as user:
+            assert user.table("d.t").scan().read_all().num_rows == 10
+            closed, delegated = user.token, user.delegate(user.facts("d.t").table).token
+        for _ in range(2):  # nor does the first one that was given it end it
+            with Cluster(single.directory, token=delegated) as worker:
                 assert worker.table("d.t").scan().read_all().num_rows == 10
         with Cluster(single.directory, token=closed) as late, pytest.raises(Unauthenticated, match="ended"):
             late.sql("SHOW TABLES")

@@ -3,6 +3,7 @@
 from tests.mutants import (
     certificates,
     checkpoints,
+    delegated,
     disks,
     identities,
     leaders,
@@ -36,4 +37,5 @@ MUTANTS = (
     *runs.MUTANTS,
     *people.MUTANTS,
     *tokens.MUTANTS,
+    *delegated.MUTANTS,
 )

@@ -52,7 +52,7 @@ MUTANTS = (
         name="rights on views not checked at the node",
         invariant="INV-RIGHT-1",
         rule="each batch that is read through views needs a right on each of them",
-        edits=(Edit("check_read", "_check_through(user, through, catalog)", ""),),
+        edits=(Edit("check_read", "_check_through(asker.user, through, catalog)", ""),),
         hunters=(f"{NODE}::test_a_view_that_the_rows_are_read_through_needs_select_too",),
     ),
     Mutant(
@@ -74,7 +74,7 @@ MUTANTS = (
         name="appends without a right",
         invariant="INV-RIGHT-1",
         rule="an append is decided on INSERT, at its beginning and at its end",
-        edits=(Edit("admit_write", "check_append(ticket.login, ticket.table, view)", ""),),
+        edits=(Edit("admit_write", "check_append(ticket.login, ticket.table, ticket.transaction, view)", ""),),
         hunters=(f"{NODE}::test_an_append_needs_a_login_and_insert",),
         unseen="the invariant is about batches of scans",
     ),
@@ -112,7 +112,7 @@ MUTANTS = (
         name="a user who is being dropped is heard",
         invariant="INV-RIGHT-1",
         rule="neither the logins nor the name of a user who is being dropped count",
-        edits=(Edit("user_by", "user.state is not UseState.IN_USE", "False"),),
+        edits=(Edit("_asker_by", "user.state is not UseState.IN_USE", "False"),),
         hunters=(UNIT, PLANS, NODE),
     ),
     Mutant(

@@ -80,7 +80,7 @@ class Checks:
         """INV-DDL-1: asked again by its id, every statement has the outcome that its client was told of."""
         cluster.sql("SHOW DATABASES")  # waits until a coordinator leads
         leaders = [address for address, role in cluster.roles().items() if role is CoordinatorRole.LEADER]
-        login = cluster.hand_on()  # of the administrator, where there are users
+        login = cluster.token  # of the administrator, where there are users
         connection = BlockingConnection(leaders[0], own_trust())
         try:
             for one in self._ledger.statements:

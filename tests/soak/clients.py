@@ -249,7 +249,7 @@ class Clients:
         for address in random.sample(addresses, len(addresses)):
             with contextlib.suppress(LeaseholdError):  # it is down, or knows that it can't tell
                 for text, of in (("SHOW TABLES", ()), (f"DESCRIBE {ALTERED}", tuple(ALTERED.split(".")))):
-                    self._ask_one(address, text, of, cluster.hand_on())
+                    self._ask_one(address, text, of, cluster.token)
 
     def _ask_one(self, address: str, text: str, of: CatalogObject, login: LoginToken | None) -> None:
         connection, asked_ns = BlockingConnection(address, own_trust()), now_ns()

@@ -17,6 +17,10 @@ from leasehold.client.scan import read_again, read_plan
 from leasehold.client.scrub import ScrubbedNode, scrub
 from leasehold.client.threads import THREADS
 from leasehold.core.words.messages import (
+    DelegateLogin,
+    LoggedIn,
+    LoggedOut,
+    LogOut,
     Rows,
     ScanPlan,
     StagedSegment,
@@ -26,14 +30,16 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.records import Field, TransactionState, ViewColumn
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, NotFound, NotWritten, Refused, Unreachable
-from leasehold.ids import Revision, StatementId, TransactionId
+from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Refused, Unreachable
+from leasehold.ids import ObjectId, Revision, StatementId, TransactionId
 from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
+from leasehold.limits.people import LOG_OUT_TIMEOUT_NS
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
 from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.clock import sleep_ns
+from leasehold.wire.steps import run
 
 
 class ArrowStream(Protocol):
@@ -106,6 +112,22 @@ class Cluster(Coordinators):
             asking=self.asking,
             tls=self.tls,
         )
+
+    def delegate(
+        self, table: ObjectId, *, through: tuple[ObjectId, ...] = (), transaction: TransactionId | None = None
+    ) -> LoggedIn:
+        """A login for processes on other machines, to read the table through these views or, with an open
+        `transaction`, to write to it. It does not end with this connection. Only where there are users."""
+        request = DelegateLogin(cluster_id=None, table=table, through=through, transaction=transaction)
+        return run(self._client.until_answered(self._client.question(request, LoggedIn), self.asking))
+
+    def end_login(self) -> None:
+        """Ends the login that this client was given, for all who have it. Asks once, and ignores errors: it would end
+        by itself."""
+        if self.token is not None:
+            request = LogOut(cluster_id=None, token=self.token)
+            with contextlib.suppress(LeaseholdError):
+                run(self._client.ask_once(request, LoggedOut, LOG_OUT_TIMEOUT_NS))
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         if kind_of(text) is not StatementKind.INSERT:

@@ -63,7 +63,7 @@ from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.current_files import TlsFiles
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.steps import run
-from leasehold.wire.tls import read_tls
+from leasehold.wire.tls import Tls, read_tls
 
 M = TypeVar("M", bound=Message)
 
@@ -93,7 +93,7 @@ class Coordinators:
     thread. `on_new_id` gets each id that is drawn for a statement or a write transaction, before anything is sent under
     it. `known` is what another client of this cluster knows already.
     `credentials` is a file, by default that of $LEASEHOLD_CREDENTIALS: it says what is not given here
-    (`client/credentials.py`). `tls` is as in `client.trust.trusted_by`.
+    (`client/credentials.py`). `tls` is as in `client.trust.trusted_by`, or whom to trust.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Coordinators:
         on_retry: Told = lambda *_: None,
         on_new_id: Callable[[str], None] = lambda _: None,
         known: Known | None = None,
-        tls: str | Path | None = None,
+        tls: str | Path | Tls | None = None,
         credentials: str | Path | None = None,
     ) -> None:
         file = find_credentials(credentials)
@@ -119,10 +119,10 @@ class Coordinators:
         self._on_new_id = on_new_id
         self.target = str(target)
         given = locate(target)
-        trusted = trusted_by(target, tls)
+        trusted = None if isinstance(tls, Tls) else trusted_by(target, tls)
         self.trusted: Final = WITHOUT_TLS if trusted is None else str(trusted)
-        """What other clients of this cluster take as `tls`."""
-        self.tls: Final = None if trusted is None else TlsFiles(trusted, read_tls)
+        """What other clients of this cluster on this machine take as `tls`."""
+        self.tls: Final = tls if isinstance(tls, Tls) else None if trusted is None else TlsFiles(trusted, read_tls)
         """How servers are checked, and what they are shown; None without TLS."""
         self._connection = LoginConnection(
             partial(BlockingConnection, tls=self.tls),
@@ -168,10 +168,6 @@ class Coordinators:
     def token(self) -> LoginToken | None:
         """The login that nodes are shown, a secret; None if no login was needed."""
         return self._connection.calls.token
-
-    def hand_on(self) -> LoginToken | None:
-        """As `token`, for processes that go on after `close`, which then does not log out."""
-        return self._connection.hand_on()
 
     # ------------------------------------------------------------ statements
 

@@ -4,8 +4,7 @@ With a `CoordinatorCheck`, a coordinator has to prove itself before it is sent a
 of a statement, which may hold a password. Another process may take the port later, so it has to prove itself again for
 each password or token, after each request without an answer, and COORDINATOR_PROOF_NS after the last proof.
 
-`close` ends a login that was made here, unless other processes go on with its token. A process that only got a token,
-such as a Spark worker, does not log out.
+`close` ends a login that was made here. A process that only got a token, such as a Spark worker, does not log out.
 """
 
 import os
@@ -79,7 +78,7 @@ class LoginConnection:
         self._is_closed = False
         self.calls = LoginCalls(self, THREADS, credentials.complete, token=token, on_login=self._logged_in)
         self._own: tuple[str, LoginToken, int] | None = None
-        """The login that was made here and is for nobody else: the coordinator, its token, and the process."""
+        """The login that was made here: the coordinator, its token, and the process."""
 
     def _to(self, address: str) -> _ProvenConnection:
         found = self._connections.get(address)
@@ -106,11 +105,6 @@ class LoginConnection:
 
     def _logged_in(self, address: str, token: LoginToken) -> None:
         self._own = (address, token, os.getpid())
-
-    def hand_on(self) -> LoginToken | None:
-        """The token, for processes that go on after `close`, which then does not log out."""
-        self._own = None
-        return self.calls.token
 
     def close(self) -> None:
         """Logs out if the login was made here; asks once, for LOG_OUT_TIMEOUT_NS at most. Idempotent."""

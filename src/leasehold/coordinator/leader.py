@@ -244,6 +244,8 @@ class Leader:
                 return await self._roster.take(request)
             case messages.Login() | messages.LogInByToken() | messages.LogInByCertificate():
                 return await self._logins.log_in(request, PEER.get(), CALLER.get())
+            case messages.DelegateLogin():
+                return await self._logins.delegate(request)
             case messages.LogOut():
                 return await self._logins.log_out(request)
             case messages.AskStatus():

@@ -3,7 +3,7 @@
 The transaction's id is drawn before the tasks start and is part of the sink. Each task stages segments and returns
 their records. `commit` names the segments of the attempts that Spark accepted. The segments of a lost or repeated
 attempt are in no manifest, and the nodes delete them when the transaction has ended. `commit` and `abort` run in a
-Python process that shares nothing with the one that opened the transaction.
+Python process that shares nothing with the one that opened the transaction. They end the login of the tasks.
 
 | Spark calls            | the transaction is      | then                                            |
 | commit                 | open                    | committed                                       |
@@ -20,13 +20,13 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from leasehold.client.cluster import Cluster
 from leasehold.client.threads import of_process
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import StagedSegment, TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
-from leasehold.ids import LoginToken, Revision, TransactionId
+from leasehold.ids import Revision, TransactionId
+from leasehold.spark.entry import ClusterEntry
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +58,12 @@ class LeaseholdSink(DataSourceArrowWriter):
     def __init__(
         self,
         *,
-        address: str,
-        tls: str,
-        token: LoginToken | None,
+        entry: ClusterEntry,
         facts: bytes,
         transaction: str,
         revision: int,
     ) -> None:
-        self._address = address
-        self._tls = tls
-        self._token = token
+        self._entry = entry
         self._encoded_facts = facts
         self._transaction = TransactionId(transaction)
         self._revision = Revision(revision)
@@ -76,7 +72,7 @@ class LeaseholdSink(DataSourceArrowWriter):
         """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
-        with readable(facts.name), Cluster(self._address, token=self._token, known=known, tls=self._tls) as cluster:
+        with readable(facts.name), self._entry.connect(known) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self._transaction, iterator, self._revision)
             return StagedByTask([encode(segment) for segment in segments])
@@ -84,9 +80,10 @@ class LeaseholdSink(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address, token=self._token, tls=self._tls) as cluster:
+        with readable(facts.name), self._entry.connect() as cluster:
             segments = _segments(messages)
             committed = cluster.commit(facts.cluster_id, self._transaction, segments)
+            cluster.end_login()
         if committed.segments_short:
             text = "%s: of %d segments just written, %d are still on fewer nodes than the table wants"
             log.warning(text, facts.name, len(segments), committed.segments_short)
@@ -94,8 +91,9 @@ class LeaseholdSink(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction, unless it is already committed: then its rows stay."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address, token=self._token, tls=self._tls) as cluster:
+        with readable(facts.name), self._entry.connect() as cluster:
             cluster.abort(facts.cluster_id, self._transaction)
+            cluster.end_login()
 
     def _facts(self) -> TableFacts:
         facts = decode_message(self._encoded_facts)

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.coordinators import aborted_on_error
 from leasehold.client.credentials import find_credentials
 from leasehold.client.locate import TARGET_DEFAULT
 from leasehold.client.scan import read_segment
@@ -34,8 +35,9 @@ from leasehold.core.words.messages import ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
-from leasehold.ids import LoginToken, ObjectId
+from leasehold.ids import ObjectId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
+from leasehold.spark.entry import ClusterEntry, entry_for
 from leasehold.spark.sink import LeaseholdSink, readable
 from leasehold.spark.types import check_readable, check_writable, select_fields, spark_schema
 from leasehold.storage.schema import arrow_type
@@ -60,8 +62,8 @@ class LeaseholdSource(DataSource):
 
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
-    $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get the token of the login, never the
-    password or the token in the file.
+    $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get a login for this read or write
+    alone, never the password, the token in the file, or the user's own login.
     """
 
     default_cluster: ClassVar[str | None] = None
@@ -82,15 +84,9 @@ class LeaseholdSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`."""
         with readable(table := self._table()), self._cluster() as cluster:
-            cluster.facts(table)  # logs in where that is needed
-            return LeaseholdReader(
-                address=cluster.address,
-                tls=cluster.trusted,
-                token=cluster.hand_on(),
-                table=table,
-                through=self._through(),
-                schema=schema,
-            )
+            facts, through = cluster.facts(table), self._through()
+            entry = entry_for(cluster, facts.table, through=through)
+            return LeaseholdReader(entry=entry, table=table, through=through, schema=schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
@@ -108,13 +104,13 @@ class LeaseholdSource(DataSource):
             check_writable(schema, facts.fields, table=facts.name)
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)
+            with aborted_on_error(cluster, facts, transaction):
+                entry = entry_for(cluster, facts.table, transaction=transaction)
             return LeaseholdSink(
-                address=cluster.address,
-                tls=cluster.trusted,
-                token=cluster.hand_on(),
+                entry=entry,
                 facts=encode(facts),
                 transaction=transaction,
-                revision=opened.revision,
+                revision=max(opened.revision, entry.revision),
             )
 
     def _table(self) -> str:
@@ -174,16 +170,12 @@ class LeaseholdReader(DataSourceReader):
     def __init__(
         self,
         *,
-        address: str,
-        tls: str,
-        token: LoginToken | None,
+        entry: ClusterEntry,
         table: str,
         through: tuple[ObjectId, ...],
         schema: StructType,
     ) -> None:
-        self._address = address
-        self._tls = tls
-        self._token = token
+        self._entry = entry
         self._name = table
         self._through = through
         self._schema = schema
@@ -193,7 +185,7 @@ class LeaseholdReader(DataSourceReader):
 
         Raises `NotFound` for a table or columns that are not there, `Refused` (BAD_SCHEMA) for columns of other types.
         """
-        with readable(self._name), Cluster(self._address, token=self._token, tls=self._tls) as cluster:
+        with readable(self._name), self._entry.connect() as cluster:
             fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
             plan = cluster.plan(self._name, [field.name for field in fields], through=self._through)
             check_readable(self._schema, plan.fields, table=self._name)
@@ -205,12 +197,12 @@ class LeaseholdReader(DataSourceReader):
         plan = decode_message(partition.value)
         assert isinstance(plan, ScanPlan), "partitions() made it"
         known = of_process(plan.facts.cluster_id)
-        with readable(self._name), Cluster(self._address, token=self._token, known=known, tls=self._tls) as cluster:
+        with readable(self._name), self._entry.connect(known) as cluster:
             plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
             places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
-                for batch in read_segment(plan, segment, places=places, login=self._token, tls=cluster.tls):
+                for batch in read_segment(plan, segment, places=places, login=cluster.token, tls=cluster.tls):
                     yield _declared(batch, schema)
 
     def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:

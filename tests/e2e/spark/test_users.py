@@ -10,12 +10,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrameReader, Row, SparkSession
 
+from leasehold.certificates.files import CA
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CredentialsFile, write_credentials
-from leasehold.errors import Unauthenticated, WrongPassword
+from leasehold.client.trust import TLS_FOLDER
+from leasehold.errors import Forbidden, Unauthenticated, WrongPassword
 from leasehold.spark import attach, session, table, view
 from leasehold.spark.session import CLUSTER_SETTING, CREDENTIALS_SETTING
-from leasehold.spark.source import LeaseholdSource
+from leasehold.spark.sink import LeaseholdSink
+from leasehold.spark.source import LeaseholdReader, LeaseholdSource
 from tests.e2e.cluster import RunningCluster
 
 pytestmark = pytest.mark.spark
@@ -26,14 +29,16 @@ PASSWORD = "of the reader"
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """A cluster with the administrator root and the user u, who may read and write d.t."""
-    with RunningCluster.start(tmp_path_factory.mktemp("users") / "cluster", nodes=1) as made:
+    with RunningCluster.start(tmp_path_factory.mktemp("users") / "cluster", nodes=1, tls=True) as made:
         with made.connect() as nobody:
             nobody.sql("CREATE USER root PASSWORD 'root'")
         with connect(made.directory, user="root", password="root") as root:
             root.sql("CREATE DATABASE d")
             root.sql("CREATE TABLE d.t (a BIGINT)")
+            root.sql("CREATE TABLE d.other (a BIGINT)")
             root.sql(f"CREATE USER u PASSWORD '{PASSWORD}'")
             root.sql("GRANT SELECT, INSERT ON TABLE d.t TO u")
+            root.sql("GRANT SELECT, INSERT ON TABLE d.other TO u")
         yield made
 
 
@@ -77,12 +82,43 @@ def test_a_revoked_right_ends_the_next_query(spark: SparkSession, guarded: Runni
     assert frame.count() == before
 
 
-def test_what_goes_to_the_workers_holds_no_password(guarded: RunningCluster) -> None:
+def test_what_goes_to_the_workers_holds_no_password_and_no_path_but_the_roots(guarded: RunningCluster) -> None:
     source = LeaseholdSource(options(guarded))
     schema = source.schema()
     for one in (source.reader(schema), source.writer(schema, overwrite=False)):
         travels = pickle.dumps(one)
         assert PASSWORD.encode() not in travels
+        assert str(guarded.directory).encode() not in travels
+        assert b"BEGIN CERTIFICATE" in travels
+        assert b"PRIVATE KEY" not in travels
+
+
+def test_the_login_of_the_workers_is_for_their_table_alone_and_ends_with_the_write(guarded: RunningCluster) -> None:
+    source = LeaseholdSource(options(guarded))
+    schema = source.schema()
+    reads, writes = source.reader(schema), source.writer(schema, overwrite=False)
+    assert isinstance(reads, LeaseholdReader)
+    with reads._entry.connect() as worker:
+        assert worker.plan("d.t").facts.name == "d.t"
+        for beyond in (
+            lambda: worker.plan("d.other"),
+            lambda: worker.sql("SHOW TABLES"),
+            lambda: worker.create_token("k", "u"),
+            lambda: worker.table("d.t").append(pa.table({"a": [1]})),
+            lambda: worker.delegate(worker.facts("d.t").table),
+        ):
+            with pytest.raises(Forbidden, match="this login of u"):
+                beyond()
+    for end in (LeaseholdSink.commit, LeaseholdSink.abort):
+        with writes._entry.connect() as worker:
+            assert worker.facts("d.t").name == "d.t"
+            with pytest.raises(Forbidden, match="this login of u"):
+                worker.plan("d.t")
+        end(writes, [])
+        with writes._entry.connect() as worker, pytest.raises(Unauthenticated, match="this login has ended"):
+            worker.facts("d.t")
+        writes = source.writer(schema, overwrite=False)
+    writes.abort([])
 
 
 def test_what_goes_to_the_workers_is_heard_once_the_driver_has_closed(guarded: RunningCluster) -> None:
@@ -104,7 +140,7 @@ def test_tables_and_views_of_a_session_take_a_user(spark: SparkSession, guarded:
     root.sql("GRANT INSERT ON TABLE d.t TO q")
     before = table(spark, "d.t", cluster=guarded.directory, user="q", password=password).count()
     for rows in (before, before + 1):
-        assert attach(spark, guarded.directory, user="q", password=password) == ["d_t"]
+        assert attach(spark, guarded.directory, user="q", password=password) == ["d_other", "d_t"]
         assert spark.table("d_t").count() == rows
         spark.sql("INSERT INTO d_t VALUES (-1)")
     assert view(spark, "d.v", cluster=guarded.directory, user="q", password=password).count() == before + 2
@@ -123,9 +159,9 @@ def test_a_plan_shows_no_password(
         assert "Physical Plan" in plan
         assert PASSWORD not in plan
     assert PASSWORD not in str(spark.sql("DESCRIBE EXTENDED d_t").collect())
-    java: Any = spark
-    kept = java._jsparkSession.sessionState().catalog().getTempView("d_t").get().plan().collectLeaves().head()
-    assert dict(kept.options().asCaseSensitiveMap()).keys() == {"table", "cluster", "user"}
+    java: Any = spark.table("d_t")
+    kept = java._jdf.queryExecution().analyzed().collectLeaves().head().options()
+    assert dict(kept.asCaseSensitiveMap()).keys() == {"table", "cluster", "user"}
 
 
 def test_a_view_keeps_the_user_and_a_session_the_password(spark: SparkSession, guarded: RunningCluster) -> None:
@@ -141,7 +177,8 @@ def test_a_file_of_credentials_says_where_and_who_and_its_token_does_not_travel(
     spark: SparkSession, guarded: RunningCluster, root: Cluster, tmp_path: Path
 ) -> None:
     token, path = root.create_token("job", "u"), tmp_path / "u.json"
-    write_credentials(path, CredentialsFile(address=root.address, user="u", token=token))
+    authorities = guarded.directory / TLS_FOLDER / CA
+    write_credentials(path, CredentialsFile(address=root.address, user="u", token=token, ca=str(authorities)))
     given = {"credentials": str(path), "table": "d.t"}
     spark.createDataFrame([Row(a=7)], "a BIGINT").write.format("leasehold").options(
         cluster=str(guarded.directory), **given

@@ -220,6 +220,7 @@ def test_a_reader_that_has_heard_of_a_newer_revision_takes_nothing_older(pair: C
 
 
 def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pair: Cluster, asked: list[str]) -> None:
+    from leasehold.spark.entry import ClusterEntry
     from leasehold.spark.sink import LeaseholdSink
     from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
 
@@ -228,7 +229,10 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     unhurried_process().now_ns = stopped  # so no rest ends
     node.fence()
     reader = LeaseholdReader(
-        tls="", address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+        entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None),
+        table="db.t",
+        through=(),
+        schema=spark_schema(plan.facts.fields),
     )
     assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
     address = pair.catalog.nodes[node.id].address
@@ -236,9 +240,7 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     asked.clear()
     assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
     sink = LeaseholdSink(
-        tls="",
-        address="127.0.0.1:1",
-        token=None,
+        entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None),
         facts=encode(pair.facts()),
         transaction=pair.open(),
         revision=pair.catalog.revision,
@@ -251,15 +253,14 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
 
 def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> None:
     """As Spark's workers call them, each in a process that may not even reach the coordinator."""
+    from leasehold.spark.entry import ClusterEntry
     from leasehold.spark.sink import LeaseholdSink
     from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
 
     node = pair.node(1)
     transaction = pair.open()
     sink = LeaseholdSink(
-        tls="",
-        address="127.0.0.1:1",
-        token=None,
+        entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None),
         facts=encode(pair.facts()),
         transaction=transaction,
         revision=pair.catalog.revision,
@@ -275,7 +276,10 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     unhurried_process()
     plan = pair.plan()
     reader = LeaseholdReader(
-        tls="", address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+        entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None),
+        table="db.t",
+        through=(),
+        schema=spark_schema(plan.facts.fields),
     )
     node.fence_at_reading(3)
     before = node.readings

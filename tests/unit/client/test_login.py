@@ -104,7 +104,6 @@ class Client:
         check: "Check | None" = None,
     ) -> None:
         self._connection = LoginConnection(lambda _: to, Credentials(user, password), token, lambda _: check)
-        self.hand_on = self._connection.hand_on
         self.close = self._connection.close
 
     @property
@@ -181,12 +180,11 @@ def test_closing_gives_back_the_login_that_it_made() -> None:
     assert sum(isinstance(one, LogOut) for one in there.asked) == 1, "it has not logged in"
 
 
-def test_a_login_is_not_given_back_by_who_was_handed_it_nor_by_who_handed_it_on() -> None:
+def test_a_login_is_not_given_back_by_who_was_handed_it() -> None:
     there = Coordinator()
-    driver = Client(there)
-    driver.call(QUESTION)
-    token = driver.hand_on()
-    driver.close()
+    owner = Client(there)
+    owner.call(QUESTION)
+    token = owner.token
     worker = Client(there, None, None, token=token)
     assert worker.call(QUESTION) == ANSWER
     worker.close()

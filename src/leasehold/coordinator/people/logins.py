@@ -15,8 +15,10 @@ from typing import Final, assert_never
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import Caller
 from leasehold.core.access.logins import (
+    delegated_logins_expired,
     find_user,
     logins_ended,
+    record_delegated_login,
     record_login,
     record_login_by_certificate,
     record_login_by_token,
@@ -24,10 +26,12 @@ from leasehold.core.access.logins import (
     wrong_password,
 )
 from leasehold.core.access.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
+from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.messages import (
     AnyLogin,
+    DelegateLogin,
     LoggedIn,
     LoggedOut,
     Login,
@@ -82,9 +86,7 @@ class Logins:
     async def log_in(self, request: AnyLogin, peer: str = "", caller: Caller | None = None) -> LoggedIn:
         """Answers a token; nodes know it from the revision in the answer on. `peer` is the client's address without its
         port, `caller` its certificate. Raises `Unauthenticated`, `Refused` (NO_USERS, BUSY)."""
-        if not self._writer.catalog.users:
-            text = "this cluster has no users: everybody may do everything"
-            raise Refused(text, code=ErrorCode.NO_USERS, hint="connect without a user, or CREATE USER first")
+        _check_users(self._writer.catalog)
         match request:
             case Login():
                 user = await self._with_password(request, peer)
@@ -97,6 +99,17 @@ class Logins:
                 return await self._logged_in(lambda token, catalog: record_login_by_certificate(token, caller, catalog))
             case _:
                 assert_never(request)
+
+    async def delegate(self, request: DelegateLogin) -> LoggedIn:
+        """Answers the token of a login with limits (`core/access/delegation.py`). Raises `Unauthenticated`,
+        `Forbidden`, `Refused` (NO_USERS, TRANSACTION_UNKNOWN)."""
+        _check_users(self._writer.catalog)
+
+        def record(token: LoginToken, catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
+            return record_delegated_login(token, request, catalog, self._wall_us())
+
+        return await self._logged_in(record)
 
     async def _with_password(self, request: Login, peer: str) -> PrincipalRecord:
         """The user whose password this is. Raises `WrongPassword`, `Refused` (BUSY)."""
@@ -129,10 +142,11 @@ class Logins:
         now_ns = self._clock.now_ns()
         known = self._writer.catalog.logins
         self._since = {one: self._since.get(one, now_ns) for one in known}
-        old = [one for one, since_ns in self._since.items() if now_ns - since_ns >= LOGIN_TTL_NS]
-        if old:
-            await self._writer.submit(lambda catalog: logins_ended(old, catalog))
         wall_us = self._wall_us()
+        old = {one for one, since_ns in self._since.items() if now_ns - since_ns >= LOGIN_TTL_NS}
+        old.update(delegated_logins_expired(self._writer.catalog, wall_us))
+        if old:
+            await self._writer.submit(lambda catalog: logins_ended(sorted(old), catalog))
         if tokens_ended(self._writer.catalog, wall_us):
             await self._writer.submit(lambda catalog: tokens_ended(catalog, wall_us))
 
@@ -166,6 +180,12 @@ class Logins:
             turn = self._waiting.pop(ticket)
             if not turn.done():  # done if its client has given up
                 turn.set_result(None)
+
+
+def _check_users(catalog: Catalog) -> None:
+    if not catalog.users:
+        text = "this cluster has no users: everybody may do everything"
+        raise Refused(text, code=ErrorCode.NO_USERS, hint="connect without a user, or CREATE USER first")
 
 
 def _hash_name(user: str) -> NameHash:

@@ -6,16 +6,18 @@ from heapq import nsmallest
 import msgspec
 
 from leasehold.core.access.callers import Caller, CallerRole, check_not_revoked
+from leasehold.core.access.delegation import check_delegation
 from leasehold.core.access.rights import LOG_IN
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import counters, put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
+from leasehold.core.words.messages import DelegateLogin
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
+from leasehold.core.words.records import LoginLimits, LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
 from leasehold.errors import Unauthenticated, WrongPassword, WrongUserToken
 from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken, is_user_token
-from leasehold.limits.people import LOGINS_MAX, LOGINS_PER_USER_MAX
+from leasehold.limits.people import LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
 
@@ -80,6 +82,33 @@ def record_login_by_certificate(token: LoginToken, caller: Caller | None, catalo
     return _login(token, user.id, catalog, by_certificate=True, certificate=caller.serial)
 
 
+def record_delegated_login(
+    token: LoginToken, request: DelegateLogin, catalog: Catalog, wall_us: int
+) -> tuple[Change, ...]:
+    """Writes a login of the same user for other processes, which ends with what the login of the request ends with.
+
+    The right to it was checked on this catalog. Raises `Refused` (TRANSACTION_UNKNOWN, BAD_MESSAGE).
+    """
+    check_delegation(request, catalog)
+    assert request.login is not None, "`check_request` has found its user"
+    parent = catalog.logins[hash_secret(request.login)]
+    limits = LoginLimits(
+        table=request.table,
+        through=request.through,
+        transaction=request.transaction,
+        expires_us=wall_us + LOGIN_TTL_NS // 1_000,
+    )
+    return _login(
+        token,
+        parent.user,
+        catalog,
+        by_token=parent.by_token,
+        by_certificate=parent.by_certificate,
+        certificate=parent.certificate,
+        limits=limits,
+    )
+
+
 def _login(
     token: LoginToken,
     user: PrincipalId,
@@ -88,6 +117,7 @@ def _login(
     by_token: bytes = b"",
     by_certificate: bool = False,
     certificate: str = "",
+    limits: LoginLimits | None = None,
 ) -> tuple[Change, ...]:
     """A new login; ends the oldest ones that are too many."""
     numbers = counters(catalog)
@@ -98,6 +128,7 @@ def _login(
         by_token=by_token,
         by_certificate=by_certificate,
         certificate=certificate,
+        limits=limits,
     )
     return (
         put(keys.COUNTERS, msgspec.structs.replace(numbers, next_login=numbers.next_login + 1)),
@@ -140,6 +171,12 @@ def tokens_ended(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
     """Ends the tokens that have expired."""
     expired = [one for one in catalog.tokens.values() if _has_expired(one, wall_us)]
     return tuple(change for one in expired for change in end_token(one, catalog))
+
+
+def delegated_logins_expired(catalog: Catalog, wall_us: int) -> list[bytes]:
+    """The delegated logins whose time is over, by the hashes of their tokens."""
+    limited = ((one.token_hash, one.limits) for one in catalog.logins.values() if one.limits is not None)
+    return [token_hash for token_hash, limits in limited if limits.expires_us <= wall_us]
 
 
 def _has_expired(token: TokenRecord, wall_us: int) -> bool:

@@ -1,13 +1,14 @@
 """Which requests and which rows a client may have, decided on one catalog: tickets, plans, write transactions."""
 
-from leasehold.core.access.rights import CLUSTER, holds, need, path_of, user_of
+from leasehold.core.access.delegation import check_scan_within, check_within, check_write_within
+from leasehold.core.access.rights import CLUSTER, asker_of, holds, need, path_of, user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.reads import all_read
 from leasehold.core.words import messages
 from leasehold.core.words.records import PrincipalRecord, Right, TableRecord, ViewRecord
 from leasehold.core.words.statements import TableName
 from leasehold.errors import BadMessage
-from leasehold.ids import LoginToken, ObjectId
+from leasehold.ids import LoginToken, ObjectId, TransactionId
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
 
@@ -18,9 +19,11 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
     """
     if isinstance(request, messages.AskStatus):
         return None
-    user = user_of(request.login, catalog)
-    if user is None:
+    asker = asker_of(request.login, catalog)
+    if asker is None:
         return None
+    check_within(asker, request, catalog)
+    user = asker.user
     match request:
         case messages.AskTable(name=name):
             _check_table(user, _find(name, catalog), catalog)
@@ -35,10 +38,13 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             reads = all_read(filter(None, found), catalog)
             for one in (*reads.views, *reads.tables):
                 _check_selected(user, one, catalog)
-        case messages.AgreeCutoff(table=table, through=through):
+        case (
+            messages.AgreeCutoff(table=table, through=through)
+            | messages.DelegateLogin(table=table, through=through, transaction=None)
+        ):
             _check_selected(user, catalog.tables.get(table), catalog)
             _check_through(user, through, catalog)
-        case messages.OpenTransaction(table=table):
+        case messages.OpenTransaction(table=table) | messages.DelegateLogin(table=table):
             _check_appended(user, table, catalog)
         case messages.CommitTransaction(transaction=transaction, replaces=replaces):
             record = catalog.transactions.get(transaction)
@@ -57,10 +63,11 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
 
 def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless the login may read the table, through these views."""
-    user = user_of(login, catalog)
-    if user is not None:
-        _check_selected(user, catalog.tables.get(table), catalog)
-        _check_through(user, through, catalog)
+    asker = asker_of(login, catalog)
+    if asker is not None:
+        check_scan_within(asker, table, through)
+        _check_selected(asker.user, catalog.tables.get(table), catalog)
+        _check_through(asker.user, through, catalog)
 
 
 def check_scrub(login: LoginToken | None, catalog: Catalog) -> None:
@@ -70,11 +77,12 @@ def check_scrub(login: LoginToken | None, catalog: Catalog) -> None:
         need(user, Right.ALTER, (CLUSTER,), catalog)
 
 
-def check_append(login: LoginToken | None, table: ObjectId, catalog: Catalog) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table."""
-    user = user_of(login, catalog)
-    if user is not None:
-        _check_appended(user, table, catalog)
+def check_append(login: LoginToken | None, table: ObjectId, transaction: TransactionId, catalog: Catalog) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table in this transaction."""
+    asker = asker_of(login, catalog)
+    if asker is not None:
+        check_write_within(asker, table, transaction)
+        _check_appended(asker.user, table, catalog)
 
 
 def _find(name: str, catalog: Catalog) -> TableRecord | ViewRecord | None:

@@ -24,15 +24,16 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | any statement longer than 10,000 characters, and CREATE VIEW | any right besides |
 | every other question | a login |
 
-No answer is remembered: each request, each batch and each append is decided on the catalog of its moment.
+A delegated login has limits besides (`core/access/delegation.py`). No answer is remembered: each request, each batch
+and each append is decided on the catalog of its moment.
 """
 
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import records, statements
-from leasehold.core.words.records import Hidden, PrincipalRecord, Right, TableRecord, UseState, ViewRecord
+from leasehold.core.words.records import Hidden, LoginLimits, PrincipalRecord, Right, TableRecord, UseState, ViewRecord
 from leasehold.core.words.statements import Definition, On, Question, TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
@@ -64,23 +65,47 @@ def object_of(on: On, catalog: Catalog) -> ObjectId:
 # ---------------------------------------------------------------- who asks
 
 
+class Asker(NamedTuple):
+    """The user of a login, and the limits of a delegated one (`core/access/delegation.py`)."""
+
+    user: PrincipalRecord
+    limits: LoginLimits | None
+
+
 def user_of(login: LoginToken | None, catalog: Catalog) -> PrincipalRecord | None:
-    """The user of a login; None in a cluster without users. Raises `Unauthenticated`."""
+    """As `user_by`, of a login's token."""
     return user_by(None if login is None else hash_secret(login), catalog)
 
 
 def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
+    """The user of a login that may do what its user may; None in a cluster without users. Raises `Unauthenticated`, and
+    `Forbidden` for a delegated login."""
+    asker = _asker_by(login, catalog)
+    if asker is None:
+        return None
+    if asker.limits is not None:
+        text = f"this login of {asker.user.name} was made for the rows of one table, and allows nothing else"
+        raise Forbidden(text, hint=f"connect as {asker.user.name} for anything else")
+    return asker.user
+
+
+def asker_of(login: LoginToken | None, catalog: Catalog) -> Asker | None:
+    """Of any login: the caller has to check its limits. None in a cluster without users. Raises `Unauthenticated`."""
+    return _asker_by(None if login is None else hash_secret(login), catalog)
+
+
+def _asker_by(login: bytes | None, catalog: Catalog) -> Asker | None:
     if not catalog.users:
         return None
     if login is None:
         raise Unauthenticated("this cluster has users, and the request has no login", hint=LOG_IN)
     record = catalog.logins.get(login)
     user = None if record is None else catalog.principals.get(record.user)
-    if user is None:
+    if record is None or user is None:
         raise Unauthenticated("this login has ended", hint=f"log in again: {LOG_IN}")
     if user.state is not UseState.IN_USE:
         raise Unauthenticated(f"user {user.name} is being dropped", hint="SHOW PROCEDURES shows the statement")
-    return user
+    return Asker(user, record.limits)
 
 
 # ---------------------------------------------------------------- what he may

@@ -35,7 +35,7 @@ class AdmittedWrite(NamedTuple):
 
 def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> AdmittedWrite:
     """Whether `view`, which has passed the guard, lets `node` take these rows."""
-    check_append(ticket.login, ticket.table, view)
+    check_append(ticket.login, ticket.table, ticket.transaction, view)
     table = table_in_use(view, ticket.table)
     if not 1 <= ticket.schema_version <= table.schema_version:
         raise Refused(

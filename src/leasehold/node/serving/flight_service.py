@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from leasehold.core.access.callers import Caller, check_caller, check_counts, check_person, check_sender
-from leasehold.core.access.rights import user_of
+from leasehold.core.access.rights import asker_of
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
 from leasehold.core.data.forwarding import FORWARD_LIMITS, ForwardLimits
@@ -104,8 +104,8 @@ class NodeFlight:
             match decode_message(said):
                 case messages.FlightCaller(session=None, login=login):
                     check_person(caller, view)
-                    user = user_of(login, view)
-                    return f"user {user.name}" if user is not None else str(caller or "")
+                    asker = asker_of(login, view)
+                    return f"user {asker.user.name}" if asker is not None else str(caller or "")
                 case messages.FlightCaller(node=node, session=session):
                     check_sender(node, caller, view)
                     check_node(node, session, view)

@@ -139,4 +139,4 @@ def test_a_scan_through_a_view_needs_the_view_and_what_it_reads(before):
 
 def test_what_is_gone_is_not_told_as_a_missing_right(before):
     check_read(TOKEN, 99, (), before)
-    check_append(TOKEN, 99, before)
+    check_append(TOKEN, 99, TRANSACTION, before)

@@ -48,6 +48,7 @@ from tests.unit.core.access.rights_words import (
     SELECT,
     TABLE,
     TOKEN,
+    TRANSACTION,
     USER,
     VIEW,
     given,
@@ -205,7 +206,7 @@ def test_without_users_everybody_may_do_everything(before):
     assert check_request(AskReceipts(after=0, limit=1), catalog) is None
     check_read(None, TABLE, (), catalog)
     check_read(NOBODY, TABLE, (), catalog)
-    check_append(None, TABLE, catalog)
+    check_append(None, TABLE, TRANSACTION, catalog)
 
 
 def test_a_user_who_is_going_still_keeps_the_cluster_closed(before):
@@ -232,9 +233,9 @@ def test_rows_need_a_login(before, login):
     with pytest.raises(Unauthenticated):
         check_read(login, TABLE, (), catalog)
     with pytest.raises(Unauthenticated):
-        check_append(login, TABLE, catalog)
+        check_append(login, TABLE, TRANSACTION, catalog)
     check_read(TOKEN, TABLE, (), catalog)
-    check_append(TOKEN, TABLE, catalog)
+    check_append(TOKEN, TABLE, TRANSACTION, catalog)
 
 
 # ---------------------------------------------------------------- whose rights count

@@ -14,6 +14,7 @@ from leasehold.core.words.messages.clients import (
     AskStatus,
     BackupPage,
     ClusterStatus,
+    DelegateLogin,
     Execute,
     KnownBarrier,
     Lacked,
@@ -129,7 +130,7 @@ _Recoveries: TypeAlias = RecoveryFinished | RecoveryAccepted | RecoveryBehind | 
 _Reports: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
 AnyLogin: TypeAlias = Login | LogInByToken | LogInByCertificate
 """The requests that are answered with a login."""
-_Logins: TypeAlias = AnyLogin | LoggedIn | LogOut | LoggedOut
+_Logins: TypeAlias = AnyLogin | DelegateLogin | LoggedIn | LogOut | LoggedOut
 _Statements: TypeAlias = Execute | AskOutcome | WaitingFor | Receipt | Rows | AskReceipts | Receipts
 _Nodes: TypeAlias = AskStatus | NodeStatus | ClusterStatus | RemoveNode | NodeRemoved
 _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds

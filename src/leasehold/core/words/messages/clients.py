@@ -2,7 +2,18 @@
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import BarrierReceipt, CheckpointRow, Outcome, SettledNode, Waited
-from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term, UserToken
+from leasehold.ids import (
+    ClusterId,
+    Incarnation,
+    LoginToken,
+    NodeId,
+    ObjectId,
+    Revision,
+    StatementId,
+    Term,
+    TransactionId,
+    UserToken,
+)
 
 
 class Login(BaseMessage, frozen=True, kw_only=True, tag="log-in/1"):
@@ -32,6 +43,16 @@ class LoggedIn(BaseMessage, frozen=True, kw_only=True, tag="logged-in/1"):
 
     token: LoginToken
     revision: Revision
+
+
+class DelegateLogin(ClientRequest, frozen=True, kw_only=True, tag="delegate-login/1"):
+    """Asks for a login of the same user that other processes get: to read a table through these views or, with an open
+    `transaction`, to write to the table in it and to end it. The answer is `LoggedIn`."""
+
+    cluster_id: ClusterId | None
+    table: ObjectId
+    through: tuple[ObjectId, ...] = ()
+    transaction: TransactionId | None = None
 
 
 class LogOut(BaseMessage, frozen=True, kw_only=True, tag="log-out/1"):

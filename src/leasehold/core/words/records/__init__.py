@@ -58,6 +58,7 @@ from leasehold.core.words.records.objects import (
 )
 from leasehold.core.words.records.principals import (
     GrantRecord,
+    LoginLimits,
     LoginRecord,
     PrincipalKind,
     PrincipalRecord,

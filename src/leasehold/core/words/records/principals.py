@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from leasehold.core.words.records.base import Record
 from leasehold.core.words.records.objects import UseState
-from leasehold.ids import ObjectId, PrincipalId
+from leasehold.ids import ObjectId, PrincipalId, TransactionId
 
 
 class Right(StrEnum):
@@ -50,6 +50,18 @@ class GrantRecord(Record, frozen=True, kw_only=True, tag="right/1"):
     """Those of `rights` that are being revoked: they count no more."""
 
 
+class LoginLimits(Record, frozen=True, kw_only=True, tag="login-limits/1"):
+    """What a delegated login is for (`core/access/delegation.py`): to read a table, or to write in a transaction."""
+
+    table: ObjectId
+    through: tuple[ObjectId, ...]
+    """The views that it is read through."""
+    transaction: TransactionId | None
+    """None for a login to read."""
+    expires_us: int
+    """Microseconds since 1970 UTC."""
+
+
 class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):
     """A user who has logged in and holds the token of this hash; `order` says which to purge first."""
 
@@ -61,6 +73,8 @@ class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):
     by_certificate: bool = False
     certificate: str = ""
     """The serial number of the certificate that made the login, and with which it is revoked; empty without one."""
+    limits: LoginLimits | None = None
+    """Of a delegated login; None for one that may do what its user may."""
 
 
 class TokenRecord(Record, frozen=True, kw_only=True, tag="token/1"):

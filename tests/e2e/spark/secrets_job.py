@@ -1,0 +1,50 @@
+"""A Spark job that shows and logs all that it can; `test_secrets.py` looks for secrets in it.
+
+Arguments: the cluster, a user, the password, and a folder for the event log.
+"""
+
+import sys
+import urllib.request
+
+from pyspark.errors import PySparkException
+
+from leasehold.spark import attach, session, table, view
+
+
+def main(cluster: str, user: str, password: str, folder: str) -> None:
+    spark = session(
+        cluster=cluster,
+        **{
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": folder,
+            "spark.eventLog.compress": "false",
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
+        },
+    )
+    spark.sparkContext.setLogLevel("DEBUG")
+    attach(spark, user=user, password=password)
+    frames = [
+        spark.table("d_t"),
+        table(spark, "d.t", user=user, password=password),
+        view(spark, "d.v", user=user, password=password),
+        spark.read.format("leasehold").options(table="d.t", user=user, password=password).load(),
+    ]
+    spark.sql("INSERT INTO d_t VALUES (1)")
+    for frame in frames:
+        frame.explain("extended")
+        print(frame.count())  # noqa: T201 - what a person would see is what is looked through
+    spark.sql("DESCRIBE EXTENDED d_t").show(truncate=False)
+    try:
+        spark.sql("INSERT INTO d_t VALUES ('no number')")
+    except PySparkException as error:
+        print(error)  # noqa: T201
+    context = spark.sparkContext
+    for page in ("sql?details=true", "environment", "jobs", "stages"):
+        with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}") as answer:
+            print(page, answer.read().decode())  # noqa: T201
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,67 @@
+"""Delegated logins at a leader: who gets one, and when it ends."""
+
+import asyncio
+
+import pytest
+
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import DelegateLogin
+from leasehold.core.words.operations import Change
+from leasehold.errors import Forbidden, Refused, Unauthenticated
+from leasehold.ids import LoginToken, ObjectId
+from leasehold.limits.people import LOGIN_TTL_NS
+from leasehold.limits.units import SECOND_NS
+from tests.unit.coordinator.people.test_logins import over_a_store
+
+TABLE = ObjectId(99)
+
+
+def asking(login: LoginToken | None) -> DelegateLogin:
+    return DelegateLogin(cluster_id=None, login=login, table=TABLE)
+
+
+@over_a_store
+async def test_a_delegated_login_is_asked_for_with_a_login_of_the_user(ground):
+    login = await ground.log_in()
+    delegated = await ground.logins.delegate(asking(login.token))
+    record = ground.writer.catalog.logins[hash_secret(delegated.token)]
+    assert (record.user, record.limits.table, delegated.revision) == (1, TABLE, ground.writer.catalog.revision)
+    with pytest.raises(Forbidden):
+        await ground.logins.delegate(asking(delegated.token))
+    for nobody in (None, LoginToken("f" * 32)):
+        with pytest.raises(Unauthenticated):
+            await ground.logins.delegate(asking(nobody))
+
+
+@over_a_store
+async def test_without_users_there_is_nothing_to_delegate(ground):
+    await ground.write(*(Change(keys.principal(one), None) for one in ground.writer.catalog.users))
+    with pytest.raises(Refused) as caught:
+        await ground.logins.delegate(asking(None))
+    assert caught.value.code == "NO_USERS"
+
+
+@over_a_store
+async def test_a_delegated_login_ends_a_day_after_it_was_made_whoever_leads(ground):
+    login = await ground.log_in()
+    delegated = await ground.logins.delegate(asking(login.token))
+    await asyncio.sleep(LOGIN_TTL_NS / SECOND_NS - 60)
+    next_one = ground.another()
+    await next_one.expire()
+    assert len(ground.writer.catalog.logins) == 2
+    await asyncio.sleep(60)
+    await next_one.expire()
+    assert set(ground.writer.catalog.logins) == {hash_secret(login.token)}, "a new leader counts its time anew"
+    await ground.logins.expire()
+    assert not set(ground.writer.catalog.logins)
+    assert hash_secret(delegated.token) not in ground.logins._since
+
+
+@over_a_store
+async def test_of_both_reasons_to_end_one_is_enough(ground):
+    login = await ground.log_in()
+    await ground.logins.delegate(asking(login.token))
+    await asyncio.sleep(LOGIN_TTL_NS / SECOND_NS)
+    await ground.logins.expire()
+    assert not set(ground.writer.catalog.logins)

@@ -1,0 +1,237 @@
+"""What a delegated login may do: the rows of one table, within its limits and the rights of its user."""
+
+import msgspec
+import pytest
+
+from leasehold.core.access.logins import delegated_logins_expired, record_delegated_login
+from leasehold.core.access.request_rights import check_append, check_read, check_request, check_scrub
+from leasehold.core.access.rights import (
+    CLUSTER,
+    asker_of,
+    check_administrator,
+    check_question,
+    check_statement,
+    user_of,
+)
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AgreeCutoff,
+    AskBackup,
+    AskOutcome,
+    AskReceipts,
+    AskTable,
+    AskView,
+    CommitTransaction,
+    DelegateLogin,
+    Execute,
+    OpenTransaction,
+    PlanQuery,
+    PlanScan,
+    RemoveNode,
+    Replaced,
+    TransferLeadership,
+)
+from leasehold.core.words.records import LoginRecord, TransactionState
+from leasehold.errors import Forbidden, Refused, Unauthenticated
+from leasehold.ids import LoginToken, TransactionId
+from leasehold.limits.people import LOGIN_TTL_NS
+from leasehold.limits.statements import QUERY_TABLES_MAX
+from leasehold.sql.parse import parse
+from tests.unit.core.access.rights_words import (
+    ALTER,
+    CREATE,
+    DROP,
+    INSERT,
+    LOGIN,
+    OTHER,
+    SELECT,
+    TABLE,
+    TOKEN,
+    TRANSACTION,
+    USER,
+    VIEW,
+    given,
+    one_catalog,
+    put,
+)
+
+READS, READS_THROUGH, WRITES = (LoginToken(digit * 32) for digit in "abc")
+ANOTHER = TransactionId("9" * 32)
+NOW_US = 1_700_000_000_000_000
+
+
+def asking(**fields):
+    return DelegateLogin(cluster_id="c", login=TOKEN, **{"table": TABLE, **fields})
+
+
+def delegated(catalog, token, **fields):
+    return catalog.changed(record_delegated_login(token, asking(**fields), catalog, NOW_US))
+
+
+@pytest.fixture(scope="module")
+def all_rights():
+    """Its user may do everything; the three logins to read, to read through a view, and to write."""
+    catalog = given(one_catalog(), *((right, CLUSTER) for right in (SELECT, INSERT, ALTER, DROP, CREATE)))
+    catalog = delegated(catalog, READS)
+    catalog = delegated(catalog, READS_THROUGH, through=(VIEW,))
+    return delegated(catalog, WRITES, transaction=TRANSACTION)
+
+
+def asks(kind, **fields):
+    return kind(**{"cluster_id": "c", **fields})
+
+
+GONE = (Replaced(bucket=0, segment="s"),)
+COMMIT, ABORT = (
+    asks(kind, transaction=TRANSACTION, **more)
+    for kind, more in (
+        (CommitTransaction, {"segments": ()}),
+        (AbortTransaction, {}),
+    )
+)
+ALLOWED = [
+    (asks(AskTable, name="db.t"), {READS, READS_THROUGH, WRITES}),
+    (asks(AskTable, name="db.gone"), {READS, READS_THROUGH, WRITES}),
+    (asks(AskTable, name="db.other"), set()),
+    (asks(AskTable, name="db.v"), set()),
+    (asks(AskView, name="db.v"), set()),
+    (asks(PlanScan, name="db.t", columns=None), {READS}),
+    (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), {READS_THROUGH}),
+    (asks(PlanScan, name="db.other", columns=None), set()),
+    (asks(PlanQuery, names=("db.t",)), set()),
+    (asks(AgreeCutoff, table=TABLE, query="q"), {READS}),
+    (asks(AgreeCutoff, table=TABLE, query="q", through=(VIEW,)), {READS_THROUGH}),
+    (asks(AgreeCutoff, table=OTHER, query="q"), set()),
+    (asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1), {WRITES}),
+    (asks(OpenTransaction, transaction=TRANSACTION, table=OTHER, schema_version=1), set()),
+    (asks(OpenTransaction, transaction=ANOTHER, table=TABLE, schema_version=1), set()),
+    (COMMIT, {WRITES}),
+    (msgspec.structs.replace(COMMIT, transaction=ANOTHER), set()),
+    (msgspec.structs.replace(COMMIT, replaces=GONE), set()),
+    (ABORT, {WRITES}),
+    (msgspec.structs.replace(ABORT, transaction=ANOTHER), set()),
+    (asking(), set()),
+    (asking(transaction=TRANSACTION), set()),
+    (asks(Execute, statement="1" * 32, text="SHOW TABLES"), set()),
+    (asks(AskOutcome, statement="1" * 32), set()),
+    (AskReceipts(after=0, limit=1), set()),
+    (asks(AskBackup), set()),
+    (asks(RemoveNode, name="n1"), set()),
+    (asks(TransferLeadership, term=1), set()),
+]
+
+
+@pytest.mark.parametrize(("request_of", "allowed"), ALLOWED)
+def test_a_delegated_login_is_for_the_rows_of_its_table_alone(all_rights, request_of, allowed):
+    for token in (READS, READS_THROUGH, WRITES):
+        request = msgspec.structs.replace(request_of, login=token)
+        if token in allowed:
+            assert check_request(request, all_rights).id == USER
+        else:
+            with pytest.raises(Forbidden, match="this login of u was made to"):
+                check_request(request, all_rights)
+
+
+def test_a_node_takes_it_for_its_table_its_views_and_its_transaction(all_rights):
+    for token, table, through in ((READS, TABLE, ()), (READS_THROUGH, TABLE, (VIEW,))):
+        check_read(token, table, through, all_rights)
+    for token, table, through in (
+        (READS, OTHER, ()),
+        (READS, TABLE, (VIEW,)),
+        (READS_THROUGH, TABLE, ()),
+        (WRITES, TABLE, ()),
+    ):
+        with pytest.raises(Forbidden):
+            check_read(token, table, through, all_rights)
+    check_append(WRITES, TABLE, TRANSACTION, all_rights)
+    for token, table, transaction in (
+        (WRITES, OTHER, TRANSACTION),
+        (WRITES, TABLE, ANOTHER),
+        (READS, TABLE, TRANSACTION),
+        (READS_THROUGH, TABLE, TRANSACTION),
+    ):
+        with pytest.raises(Forbidden):
+            check_append(token, table, transaction, all_rights)
+    with pytest.raises(Forbidden):
+        check_scrub(READS, all_rights)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SHOW TABLES",
+        "CREATE TOKEN k FOR USER u HASH '" + "0" * 64 + "'",
+        "ALTER USER u PASSWORD 'p'",
+        "DROP TOKEN own",
+        "DROP TABLE db.t",
+    ],
+)
+def test_it_runs_no_statement(all_rights, text):
+    statement = parse(text)
+    check = check_question if text.startswith("SHOW") else check_statement
+    check(statement, all_rights, LOGIN)
+    for token in (READS, WRITES):
+        for ask in (
+            lambda login: check(statement, all_rights, login),
+            lambda login: check_administrator(all_rights, login),
+        ):
+            with pytest.raises(Forbidden, match="allows nothing else"):
+                ask(hash_secret(token))
+
+
+def test_its_user_needs_the_rights_at_each_moment(all_rights):
+    none = given(all_rights, (CREATE, CLUSTER))
+    with pytest.raises(Forbidden, match="u lacks SELECT"):
+        check_read(READS, TABLE, (), none)
+    with pytest.raises(Forbidden, match="u lacks SELECT ON VIEW"):
+        check_read(READS_THROUGH, TABLE, (VIEW,), given(none, (SELECT, TABLE)))
+    with pytest.raises(Forbidden, match="u lacks INSERT"):
+        check_append(WRITES, TABLE, TRANSACTION, none)
+    for request in (asking(), asking(transaction=TRANSACTION)):
+        with pytest.raises(Forbidden, match="u lacks"):
+            check_request(request, none)
+    with pytest.raises(Forbidden, match="u lacks SELECT ON VIEW"):
+        check_request(asking(through=(VIEW,)), given(none, (SELECT, TABLE)))
+
+
+def test_its_record_names_what_ends_it(all_rights):
+    parents = {"by_token": b"own", "by_certificate": True, "certificate": "1f"}
+    for field, value in parents.items():
+        parent = LoginRecord(token_hash=LOGIN, user=USER, order=1, **{field: value})
+        catalog = delegated(put(all_rights, keys.login(LOGIN), parent), LoginToken("d" * 32))
+        made = catalog.logins[hash_secret(LoginToken("d" * 32))]
+        assert getattr(made, field) == value
+    made = asker_of(WRITES, all_rights)
+    assert (made.user.id, made.limits.transaction, made.limits.table) == (USER, TRANSACTION, TABLE)
+    assert user_of(TOKEN, all_rights).id == USER
+
+
+def test_it_expires_after_a_day(all_rights):
+    day_us = LOGIN_TTL_NS // 1_000
+    assert delegated_logins_expired(all_rights, NOW_US + day_us - 1) == []
+    expired = delegated_logins_expired(all_rights, NOW_US + day_us)
+    assert set(expired) == {hash_secret(one) for one in (READS, READS_THROUGH, WRITES)}
+
+
+def test_a_transaction_has_to_be_open_on_the_table_and_views_are_bounded(all_rights):
+    record = all_rights.transactions[TRANSACTION]
+    ended = put(
+        all_rights, keys.transaction(TRANSACTION), msgspec.structs.replace(record, state=TransactionState.ABORTED)
+    )
+    for catalog, fields, code in (
+        (all_rights, {"transaction": ANOTHER}, "TRANSACTION_UNKNOWN"),
+        (all_rights, {"transaction": TRANSACTION, "table": OTHER}, "TRANSACTION_UNKNOWN"),
+        (ended, {"transaction": TRANSACTION}, "TRANSACTION_UNKNOWN"),
+        (all_rights, {"through": (VIEW,) * (QUERY_TABLES_MAX + 1)}, "BAD_MESSAGE"),
+    ):
+        with pytest.raises(Refused) as caught:
+            delegated(catalog, LoginToken("e" * 32), **fields)
+        assert caught.value.code == code
+
+
+def test_nobody_delegates_a_login_that_has_ended(all_rights):
+    for login in (None, LoginToken("f" * 32)):
+        with pytest.raises(Unauthenticated):
+            check_request(msgspec.structs.replace(asking(), login=login), all_rights)
