@@ -192,6 +192,9 @@ def test_nobody_reads_the_output(directory: Path, shape: str) -> None:
 def test_an_interrupted_statement_says_how_to_learn_its_outcome(directory: Path) -> None:
     local = LocalCluster(directory)
     statement = "CREATE DATABASE interrupted"
+    with connect(directory) as cluster:
+        cluster.sql("ALTER CLUSTER SET lease_duration = '30s'")  # longer than a command takes to start
+    local.wait_until_active("node-2")
     local.node("node-2").signal(signal.SIGSTOP)
     try:
         with Running("sql", statement, directory=directory) as running:
@@ -204,6 +207,8 @@ def test_an_interrupted_statement_says_how_to_learn_its_outcome(directory: Path)
         assert (again["statement_id"], again["outcome"]) == (found[1], "COMMITTED")
     finally:
         local.node("node-2").signal(signal.SIGCONT)
+        with connect(directory) as cluster:
+            cluster.sql("ALTER CLUSTER SET lease_duration = '3s'")
     local.wait_until_active("node-2")
 
 

@@ -103,7 +103,7 @@ def test_a_report_that_is_refused_leaves_nothing_at_the_leader():
         facts = await ask(cluster, the_leader(cluster), WhoAreYou())
         assert isinstance(facts, ClusterFacts)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CoordinatorReports, "take", lambda self, report, now_ns: noted.append(report.address))
+            patch.setattr(CoordinatorReports, "take", lambda self, report, *_: noted.append(report.address))
             for number in range(COORDINATORS_MAX - len(cluster.addresses)):
                 await reported(number)
             assert noted
