@@ -37,11 +37,11 @@ SMALLEST_PAIRS, SMALLEST_NODES = 2, 1
 
 
 @contextmanager
-def cluster_of(nodes: int) -> Generator[tuple[LocalCluster, Cluster]]:
+def cluster_of(nodes: int, *, tls: bool | None = None) -> Generator[tuple[LocalCluster, Cluster]]:
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         local = LocalCluster(Path(scratch) / "cluster")
         try:
-            local.up(nodes)
+            local.up(nodes, tls=tls)
             local.wait_until_active()
             with Cluster(local.directory) as cluster:
                 yield local, cluster

@@ -2,19 +2,17 @@
 
 import socket
 import ssl
-import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from bench.ddl import statement
+from bench.ddl import cluster_of, statement
 from bench.figures import Figure, Table, median, quantile, ratios, spread, timed_ms
 from leasehold.certificates.authority import open_authority, renew
 from leasehold.certificates.files import IDENTITY
@@ -24,6 +22,7 @@ from leasehold.limits.certificates import CERTIFICATE_FILES_LOOK_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.certificates import AUTHORITY_FOLDER
 from leasehold.local.files import read_address
+from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
 from leasehold.wire.addresses import split
 
@@ -49,20 +48,6 @@ class Side(NamedTuple):
 
     local: LocalCluster
     client: Cluster
-
-
-@contextmanager
-def cluster(nodes: int, *, tls: bool) -> Generator[Side]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
-        local = LocalCluster(Path(scratch) / "cluster")
-        try:
-            local.up(nodes, tls=tls)
-            local.wait_until_active()
-            with Cluster(local.directory) as client:
-                statement(client, "CREATE DATABASE bench")
-                yield Side(local, client)
-        finally:
-            local.down()
 
 
 def in_turn(rounds: int, work: Callable[[Cluster, int], object], sides: Sequence[Side]) -> list[list[float]]:
@@ -125,17 +110,26 @@ def data(size: Size, sides: Sequence[Side]) -> list[Figure]:
     return figures
 
 
-def handshakes(count: int, secure: LocalCluster) -> list[Figure]:
-    """New connections to the coordinator, one after the other, until each can be used."""
-    address = read_address(secure.coordinator.directory)
+def doors_of(process: Process) -> tuple[str, int, int]:
+    """The host of a process, and the ports for callers with a certificate and without."""
+    address = read_address(process.directory)
     assert address is not None
     host, port = split(address)
+    return host, port, port + 1
+
+
+def unchecked() -> ssl.SSLContext:
+    """A client of gRPC that believes any server."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
-    known = ssl.create_default_context()
-    known.check_hostname, known.verify_mode = False, ssl.CERT_NONE
-    known.set_alpn_protocols(["h2"])
+    return context
+
+
+def handshakes(count: int, secure: LocalCluster) -> list[Figure]:
+    """New connections to the coordinator, one after the other, until each can be used."""
+    host, members, strangers = doors_of(secure.coordinator)
+    known = unchecked()
     known.load_cert_chain(str(secure.directory / TLS_FOLDER / CLIENT_FOLDER / IDENTITY))
 
     def connected(door: int, tls: ssl.SSLContext | None) -> None:
@@ -147,7 +141,7 @@ def handshakes(count: int, secure: LocalCluster) -> list[Figure]:
     def many(door: int, tls: ssl.SSLContext | None) -> list[float]:
         return [timed_ms(lambda: connected(door, tls)) for _ in range(count)]
 
-    bare = many(port, None)
+    bare = many(members, None)
     return [
         Figure(
             what=f"a new connection, {who}",
@@ -157,8 +151,8 @@ def handshakes(count: int, secure: LocalCluster) -> list[Figure]:
             aim="report",
         )
         for who, found in (
-            ("both sides with certificates", many(port, known)),
-            ("the server alone", many(port + 1, context)),
+            ("both sides with certificates", many(members, known)),
+            ("the server alone", many(strangers, unchecked())),
         )
     ]
 
@@ -168,12 +162,7 @@ def renewals(count: int, secure: LocalCluster) -> list[Figure]:
     folder = secure.directory / TLS_FOLDER
     authority = open_authority(folder / AUTHORITY_FOLDER)
     processes = [secure.coordinator, *secure.nodes()]
-    doors = []
-    for process in processes:
-        address = read_address(process.directory)
-        assert address is not None
-        host, port = split(address)
-        doors.append((host, port + 1))
+    doors = [(host, strangers) for host, _, strangers in map(doors_of, processes)]
     times = []
     for _ in range(count):
         before = [ssl.get_server_certificate(door) for door in doors]
@@ -200,7 +189,9 @@ def renewals(count: int, secure: LocalCluster) -> list[Figure]:
 def run(smallest: bool) -> list[Table]:
     size = SMALLEST if smallest else Size()
     with ExitStack() as opened:
-        sides = [opened.enter_context(cluster(size.nodes, tls=tls)) for tls in (True, False)]
+        sides = [Side(*opened.enter_context(cluster_of(size.nodes, tls=tls))) for tls in (True, False)]
+        for side in sides:
+            statement(side.client, "CREATE DATABASE bench")
         secure = sides[0].local
         figures = [*statements(size.statements, sides), *data(size, sides)]
         figures += [*handshakes(size.handshakes, secure), *renewals(size.renewals, secure)]

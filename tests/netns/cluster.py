@@ -26,6 +26,7 @@ from leasehold.storage.servelog import read_serve_log
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.cluster_key import generate
 from tests.netns.hosts import Hosts
+from tests.netns.named import clean_environment
 from tests.netns.remote import Asked, Failed, Machine, Remote, Trusting, wait_until
 from tests.netns.stored import standing
 
@@ -216,11 +217,10 @@ class NetworkCluster:
         ]
 
     def _spawn(self, name: str, *command: str) -> None:
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("LEASEHOLD_", "ETCD_"))}
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 self.hosts[name].command(*command),
-                env=clean,
+                env=clean_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

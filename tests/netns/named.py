@@ -46,7 +46,7 @@ class NamedHosts:
         done = subprocess.run(
             self._on(name, *command),
             cwd=self.folder(name),
-            env=environment(variables),
+            env=clean_environment() | dict(variables or {}),
             capture_output=True,
             text=True,
             check=False,
@@ -61,7 +61,7 @@ class NamedHosts:
             self._started[name] = subprocess.Popen(
                 self._on(name, *command),
                 cwd=self.folder(name),
-                env=environment(variables),
+                env=clean_environment() | dict(variables or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -75,7 +75,7 @@ class NamedHosts:
         return subprocess.Popen(
             self._on(name, *command),
             cwd=self.folder(name),
-            env=environment(variables),
+            env=clean_environment() | dict(variables or {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -92,7 +92,6 @@ class NamedHosts:
         return "".join(f"\n{one.parent.name}: {one.read_text()[-2000:]}" for one in logs)
 
 
-def environment(variables: Mapping[str, str] | None) -> dict[str, str]:
-    """That of this process without what is of Leasehold, and with `variables`."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("LEASEHOLD_", "ETCD_"))}
-    return {**clean, **(variables or {})}
+def clean_environment() -> dict[str, str]:
+    """That of this process without what is of Leasehold."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("LEASEHOLD_", "ETCD_"))}
