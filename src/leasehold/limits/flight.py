@@ -46,8 +46,9 @@ FLIGHT_IDLE_NS: Final = 60 * SECOND_NS
 """A call is cancelled whose client sends or takes no message for this long."""
 FLIGHT_WATCH_NS: Final = 500 * MILLISECOND_NS
 """How often a server looks for calls to cancel."""
-FLIGHT_CALLS_MAX: Final = 1_024
-"""Calls that a node serves at once, each on a thread; others are refused."""
+FLIGHT_CALLS_MAX: Final = 2_048
+"""Calls that a node serves at once, each on a thread; others are refused. One peer has at most half of them
+(CALLS_PER_PEER_MAX)."""
 FLIGHT_HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
 """Of a schema, or of the description of a batch."""
 FLIGHT_RECEIVED_BYTES_MAX: Final = TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX + 1024

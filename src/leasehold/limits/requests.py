@@ -35,6 +35,8 @@ CONNECTIONS_MAX: Final = 2 * NODES_MAX
 together take at most half as many connections as the process may open files."""
 CONNECTIONS_PER_PEER_MAX: Final = 256
 """Of one address to one door of a server with TLS; further ones are closed soon."""
+CALLS_PER_PEER_MAX: Final = 1_024
+"""Calls of one address under way at a server with TLS; a further one is answered BUSY."""
 CONNECTIONS_LOOK_NS: Final = 250 * MILLISECOND_NS
 """How often a server with TLS looks for such connections."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS

@@ -6,19 +6,34 @@ them.
 
 | a call | until | gives way |
 | --- | --- | --- |
-| waits | there is room inside, in order of arrival | the oldest, where more than `waiting_max` wait |
+| waits | there is room inside, and it is the turn of its peer | the oldest of the peer with the most waiting calls, where more than `waiting_max` wait |
 | is read | its first message has come | while others wait, once it has been read for `patience_ns` |
 | is decided on | the server has taken or refused it | never |
-"""
+
+Peers take turns: room goes to the peer with the fewest calls inside, and to its calls in order of arrival.
+"""  # noqa: E501 a row of a table is one line
 
 import threading
+from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_watch import WatchedCall
 
 _DECIDED_ON = 2**63
 """Stands in the place of the time since which a call is read."""
+
+
+class _WaitingCall(NamedTuple):
+    peer: str
+    turn: threading.Event
+
+
+class _OpeningCall(NamedTuple):
+    peer: str
+    since_ns: int
+    """Since when it is read."""
 
 
 class CallGate:
@@ -30,18 +45,17 @@ class CallGate:
         self._patience_ns = patience_ns
         self._now_ns = now_ns
         self._lock = threading.Lock()
-        self._waiting: dict[WatchedCall, threading.Event] = {}
-        self._inside: dict[WatchedCall, int] = {}
-        """Each with the time since which it is read."""
+        self._waiting: dict[WatchedCall, _WaitingCall] = {}
+        self._inside: dict[WatchedCall, _OpeningCall] = {}
 
-    def enter(self, call: WatchedCall) -> bool:
+    def enter(self, call: WatchedCall, peer: str) -> bool:
         """Waits for the call's turn; False if it gave way or ended first. A call that entered has to `leave`."""
         turn = threading.Event()
         with self._lock:
-            self._waiting[call] = turn
+            self._waiting[call] = _WaitingCall(peer, turn)
             self._let_in()
             if len(self._waiting) > self._waiting_max:
-                self._waiting.pop(next(iter(self._waiting))).set()
+                self._displace()
         call.at_end(turn.set)
         while not turn.wait(self._patience_ns / SECOND_NS):
             self._hurry()
@@ -52,8 +66,8 @@ class CallGate:
     def has_read(self, call: WatchedCall) -> None:
         """The first message has come. The call stays inside until the server has decided on it."""
         with self._lock:
-            if call in self._inside:
-                self._inside[call] = _DECIDED_ON
+            if (found := self._inside.get(call)) is not None:
+                self._inside[call] = found._replace(since_ns=_DECIDED_ON)
 
     def leave(self, call: WatchedCall) -> None:
         """Makes room; no effect for a call that is not inside."""
@@ -63,15 +77,22 @@ class CallGate:
 
     def _let_in(self) -> None:
         while self._waiting and len(self._inside) < self._opening_max:
-            call = next(iter(self._waiting))
-            self._inside[call] = self._now_ns()
-            self._waiting.pop(call).set()
+            inside = Counter(one.peer for one in self._inside.values())
+            call = min(self._waiting, key=lambda one: inside[self._waiting[one].peer])
+            peer, turn = self._waiting.pop(call)
+            self._inside[call] = _OpeningCall(peer, self._now_ns())
+            turn.set()
+
+    def _displace(self) -> None:
+        waiting = Counter(one.peer for one in self._waiting.values())
+        oldest = max(self._waiting, key=lambda one: waiting[self._waiting[one].peer])
+        self._waiting.pop(oldest).turn.set()
 
     def _hurry(self) -> None:
         """Ends calls that keep others waiting."""
         late_ns = self._now_ns() - self._patience_ns
         with self._lock:
-            slow = [call for call, since_ns in self._inside.items() if since_ns <= late_ns][: len(self._waiting)]
+            slow = [call for call, one in self._inside.items() if one.since_ns <= late_ns][: len(self._waiting)]
             for call in slow:
                 del self._inside[call]
             self._let_in()

@@ -34,7 +34,7 @@ from leasehold.limits.flight import (
     FLIGHT_STRANGERS_WAITING_MAX,
     TICKET_BYTES_MAX,
 )
-from leasehold.limits.requests import CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
+from leasehold.limits.requests import CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
@@ -55,6 +55,7 @@ from leasehold.wire.flight_codec import (
 )
 from leasehold.wire.flight_failures import fail, told
 from leasehold.wire.memory import give_back_memory
+from leasehold.wire.peer_calls import PeerCalls, calling_peer
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
 from leasehold.wire.tls import CallerNames, TlsSource, doors_of, open_doors, watched_doors
@@ -66,8 +67,7 @@ _OPTIONS: Final = (
     # Otherwise gRPC takes in megabytes of each call that nobody reads.
     ("grpc.http2.bdp_probe", 0),
 )
-FRAMING_BYTES: Final = 1024
-"""What surrounds a ticket in its message."""
+FRAMING_BYTES: Final = 1024  # what surrounds a ticket in its message
 
 
 class Sent(NamedTuple):
@@ -95,6 +95,7 @@ class _Call:
         watched: WatchedCall,
         gate: CallGate,
         *,
+        peer: str,
         user: str | None,
         caller: Caller | None,
         check: Callable[[Caller | None], None],
@@ -102,6 +103,7 @@ class _Call:
         self.caller = caller
         self.check: Final = partial(check, caller)
         self.watched = watched
+        self.peer = peer
         self.user = user
         """Who calls, as far as the service knows; None for a stranger."""
         self._requests = requests
@@ -110,10 +112,8 @@ class _Call:
     def first(self, most_bytes: int) -> bytes:
         """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too
         many others begin."""
-        if not self._gate.enter(self.watched):
-            raise Refused(
-                "too many calls begin at this node at once", code=ErrorCode.BUSY, hint="ask again in a moment"
-            )
+        if not self._gate.enter(self.watched, self.peer):
+            raise _too_many("calls begin at this node at once")
         with self.watched.opening():
             message = self._next()
         if self.user is not None:
@@ -232,12 +232,14 @@ class FlightServer:
         idle_ns: int = CONNECTION_IDLE_NS,
         call_opening_ns: int = FLIGHT_OPENING_NS,
         call_idle_ns: int = FLIGHT_IDLE_NS,
+        calls_per_peer_max: int = CALLS_PER_PEER_MAX,
     ) -> None:
         self._threads = ServingThreads()
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
+        peers = PeerCalls(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
-            handlers=[_Methods(service, self._watch, on_fault, CallerNames(tls, listen))],
+            handlers=[_Methods(service, self._watch, on_fault, CallerNames(tls, listen), peers)],
             options=(*_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))),
             maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
         )
@@ -257,9 +259,15 @@ class _Methods(grpc.GenericRpcHandler):
     """The methods as gRPC calls them: bytes in, bytes out."""
 
     def __init__(
-        self, service: FlightService, watch: CallWatch, on_fault: Callable[[BaseException], None], names: CallerNames
+        self,
+        service: FlightService,
+        watch: CallWatch,
+        on_fault: Callable[[BaseException], None],
+        names: CallerNames,
+        peers: PeerCalls,
     ) -> None:
         self._names = names
+        self._peers = peers
         self._service = service
         self._watch = watch
         self._on_fault = on_fault
@@ -326,11 +334,15 @@ class _Methods(grpc.GenericRpcHandler):
         caller = self._names.caller(context)
         user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
         gate = self._strangers if user is None else self._callers
-        call = _Call(requests, watched, gate, user=user, caller=caller, check=self._service.check_counts)
-        try:
-            yield call
-        finally:
-            call.taken()
+        peer = calling_peer(context.peer())
+        call = _Call(requests, watched, gate, peer=peer, user=user, caller=caller, check=self._service.check_counts)
+        with self._peers.counted(peer) as has_room:
+            try:
+                if not has_room:
+                    raise _too_many("calls from this address are under way")
+                yield call
+            finally:
+                call.taken()
 
     def _get(self, call: _Call) -> Iterator[bytes]:
         ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
@@ -378,6 +390,10 @@ class _Methods(grpc.GenericRpcHandler):
 
 def _unserved(_call: _Call) -> Iterator[bytes]:
     raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
+
+
+def _too_many(calls: str) -> Refused:
+    return Refused(f"too many {calls}", code=ErrorCode.BUSY, hint="ask again in a moment")
 
 
 def _cut_off() -> Refused:

@@ -18,8 +18,8 @@ from leasehold.ids import ClusterId, LineageHash, NodeId, ObjectId, Revision
 T = TypeVar("T")
 
 PEER: Final[ContextVar[str]] = ContextVar("PEER", default="")
-"""The caller's address without its port, as in `ipv4:127.0.0.1`. The transport sets it for each call to a service; it
-is empty where the transport does not know the address."""
+"""The caller's address, or the first half of one of IPv6. The transport sets it for each call to a service; it is empty
+where the transport does not know the address."""
 CALLER: Final[ContextVar[Caller | None]] = ContextVar("CALLER", default=None)
 """Whom TLS has authenticated, for each call and each session; None without TLS."""
 

@@ -31,6 +31,7 @@ from leasehold.limits.requests import (
     REQUESTS_UNREAD_MAX,
 )
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.peer_calls import PeerCalls, calling_peer
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import BoundedWaits
 
@@ -56,8 +57,9 @@ def frames(blob: bytes) -> Iterator[bytes]:
 class RequestReader:
     """Reads the requests of one server."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, peers: PeerCalls) -> None:
         self._threads = threads
+        self.peers = peers
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self.held_bytes = 0
         """Of large requests that have not been answered, whether or not they have arrived."""
@@ -66,6 +68,14 @@ class RequestReader:
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
         """Reads a request from a call. Raises `Refused` (BAD_MESSAGE, MESSAGE_TOO_LARGE), and `Indefinite`: BUSY
         without room, TOO_SLOW where it does not arrive in time."""
+        with self.peers.counted(calling_peer(context.peer())) as has_room:
+            if not has_room:
+                raise _busy("too many calls from this address are under way")
+            async with self._read(context, commit=commit) as message:
+                yield message
+
+    @contextlib.asynccontextmanager
+    async def _read(self, context: Any, *, commit: bool) -> AsyncGenerator[Message]:
         size = 0
         try:
             try:
@@ -88,12 +98,14 @@ class RequestReader:
 
     def _take(self, size: int) -> int:
         if self.held_bytes + size > REQUESTS_BYTES_MAX:
-            # Indefinite: an earlier copy of the same request may have been carried out.
-            raise Indefinite(
-                "the coordinator holds too many large requests", code=ErrorCode.BUSY, hint="ask again in a moment"
-            )
+            raise _busy("the coordinator holds too many large requests")
         self.held_bytes += size
         return size
+
+
+def _busy(text: str) -> Indefinite:
+    # Indefinite: an earlier copy of the same request may have been carried out.
+    return Indefinite(text, code=ErrorCode.BUSY, hint="ask again in a moment")
 
 
 async def _frame(context: Any) -> bytes:

@@ -44,6 +44,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
+from leasehold.wire.peer_calls import PeerCalls, calling_peer
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
@@ -170,7 +171,7 @@ class Handlers:
         message only once it has taken in the whole of it."""
 
         async def call(_frames: Any, context: Any) -> bytes:
-            PEER.set(context.peer().rpartition(":")[0])
+            PEER.set(calling_peer(context.peer()))
             CALLER.set(self._callers.caller(context))
             return await self.call(requests.reading(context))
 
@@ -184,7 +185,10 @@ class Handlers:
 
         async def session(frames: Any, context: Any) -> None:
             CALLER.set(self._callers.caller(context))
-            await self.session(frames, context)
+            with requests.peers.counted(calling_peer(context.peer())) as has_room:
+                if not has_room:
+                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls from this address")
+                await self.session(frames, context)
 
         return grpc.method_handlers_generic_handler(
             SERVICE,
@@ -290,8 +294,9 @@ async def serve(
     closed after `idle_ns`.
     """
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
+    requests = RequestReader(OneThread(), PeerCalls(are_counted=tls is not None))
     handlers = Handlers(service, on_fault, CallerNames(tls, address))
-    server.add_generic_rpc_handlers((handlers.methods(RequestReader(OneThread())),))
+    server.add_generic_rpc_handlers((handlers.methods(requests),))
     bound = open_doors(server, address, tls)
     await server.start()
     return GrpcServer(server, bound, tls)

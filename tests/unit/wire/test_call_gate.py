@@ -16,11 +16,12 @@ PATIENCE_NS = 10 * MILLISECOND_NS
 class Entering:
     """A call that enters on a thread of its own."""
 
-    def __init__(self, gate: CallGate, watch: CallWatch) -> None:
+    def __init__(self, gate: CallGate, watch: CallWatch, peer: str) -> None:
         self.call = GatedCall()
         self.watched = WatchedCall(self.call, watch)
         self.entered: bool | None = None
         self._gate = gate
+        self._peer = peer
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> "Entering":
@@ -34,7 +35,7 @@ class Entering:
         return self.entered
 
     def _run(self) -> None:
-        self.entered = self._gate.enter(self.watched)
+        self.entered = self._gate.enter(self.watched, self._peer)
 
 
 class Ground:
@@ -43,8 +44,8 @@ class Ground:
         self.watch = CallWatch()
         self.gate = CallGate(opening_max=2, waiting_max=3, patience_ns=PATIENCE_NS, now_ns=lambda: self.now_ns)
 
-    def entering(self) -> Entering:
-        return Entering(self.gate, self.watch)
+    def entering(self, peer: str = "") -> Entering:
+        return Entering(self.gate, self.watch, peer)
 
     def inside(self) -> list[Entering]:
         found = [self.entering().start() for _ in range(2)]
@@ -75,6 +76,22 @@ def test_with_one_more_the_call_that_waited_longest_gives_way(ground: Ground) ->
     waiting = [ground.entering().start() for _ in range(4)]
     assert waiting[0].ended() is False
     assert [one.entered for one in waiting[1:]] == [None] * 3
+
+
+def test_peers_take_turns(ground: Ground) -> None:
+    first, _ = ground.inside()
+    of_the_same, of_another = ground.entering().start(), ground.entering("another").start()
+    ground.gate.leave(first.watched)
+    assert of_another.ended()
+    assert of_the_same.entered is None
+
+
+def test_the_peer_with_the_most_waiting_calls_gives_way(ground: Ground) -> None:
+    ground.inside()
+    of_another = ground.entering("another").start()
+    waiting = [ground.entering().start() for _ in range(3)]
+    assert waiting[0].ended() is False
+    assert [one.entered for one in (of_another, *waiting[1:])] == [None] * 3
 
 
 def test_a_call_that_is_slow_is_cancelled_while_others_wait_and_only_then(ground: Ground) -> None:

@@ -28,7 +28,7 @@ class Notes:
 
 
 @pytest.mark.parametrize(
-    ("address", "peer"), [("127.0.0.1:0", "ipv4:127.0.0.1"), ("[::1]:0", "ipv6:%5B::1%5D")], ids=["IPv4", "IPv6"]
+    ("address", "peer"), [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::/64")], ids=["IPv4", "IPv6"]
 )
 async def test_connections_of_one_address_are_one_peer(address: str, peer: str) -> None:
     notes = Notes()

@@ -22,6 +22,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.peer_calls import PeerCalls
 from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, RequestReader, frames
 from leasehold.wire.rpc import serve
 from leasehold.wire.rpc_client import GrpcTransport
@@ -37,6 +38,9 @@ class Call:
         self._sent = list(sent)
         self._ends = ends
         self.read_frames = 0
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
 
     async def read(self) -> Any:
         if self._sent:
@@ -55,6 +59,10 @@ def commit(bytes_: int) -> CommitTransaction:
     return CommitTransaction(
         cluster_id=ClusterId("c" * bytes_), transaction=TransactionId("0" * 32), segments=(), login=None
     )
+
+
+def reader() -> RequestReader:
+    return RequestReader(NoThreads(), PeerCalls(are_counted=False))
 
 
 def announced(size: int) -> bytes:
@@ -86,14 +94,14 @@ def test_what_is_sent_in_frames_is_read_as_it_was(characters: int) -> None:
         sent = list(frames(encode(message)))
         assert all(len(one) <= REQUEST_FRAME_BYTES_MAX for one in sent)
         assert len(sent) == (1 if characters == 0 else 3 if characters == REQUEST_FRAME_BYTES_MAX else 5)
-        assert await read(Call(*sent, ends=False), RequestReader(NoThreads())) == message
+        assert await read(Call(*sent, ends=False), reader()) == message
 
     virtually(main)
 
 
 def test_a_large_request_is_turned_away_before_it_is_read_while_others_fill_the_budget() -> None:
     async def main() -> None:
-        requests = RequestReader(NoThreads())
+        requests = reader()
         async with asyncio.TaskGroup() as group:
             held = [Call(announced(REQUEST_BYTES_MAX), ends=False) for _ in range(HELD)]
             tasks = [group.create_task(read(one, requests)) for one in held]
@@ -115,7 +123,7 @@ def test_a_large_request_is_turned_away_before_it_is_read_while_others_fill_the_
 
 def test_a_request_counts_until_it_has_been_answered() -> None:
     async def main() -> None:
-        requests = RequestReader(NoThreads())
+        requests = reader()
         blob = encode(statement(REQUEST_BYTES_MAX - 100))
         async with requests.reading(Call(*frames(blob))):
             assert requests.held_bytes == len(blob)
@@ -126,7 +134,7 @@ def test_a_request_counts_until_it_has_been_answered() -> None:
 
 def test_only_a_commit_may_be_larger_than_other_requests() -> None:
     async def main() -> None:
-        requests = RequestReader(NoThreads())
+        requests = reader()
         large = commit(REQUEST_BYTES_MAX)
         refused = await refusal(Call(*frames(encode(large))), requests)
         assert isinstance(refused, Refused)
@@ -158,7 +166,7 @@ def test_only_a_commit_may_be_larger_than_other_requests() -> None:
 )
 def test_a_request_that_is_not_what_it_said_is_refused(sent: tuple[bytes, ...]) -> None:
     async def main() -> None:
-        requests = RequestReader(NoThreads())
+        requests = reader()
         refused = await refusal(Call(*sent), requests)
         assert isinstance(refused, Definite)
         assert refused.code == "BAD_MESSAGE"
@@ -170,7 +178,7 @@ def test_a_request_that_is_not_what_it_said_is_refused(sent: tuple[bytes, ...]) 
 @pytest.mark.parametrize("sent", [(), (announced(100_000),), (announced(100_000), b"x" * 60_000)])
 def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> None:
     async def main() -> None:
-        requests = RequestReader(NoThreads())
+        requests = reader()
         given_up = await refusal(Call(*sent, ends=False), requests)
         assert isinstance(given_up, Indefinite)
         assert given_up.code == "TOO_SLOW"
@@ -181,7 +189,7 @@ def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> 
 
 def test_one_more_request_that_says_nothing_ends_the_oldest() -> None:
     async def main() -> None:
-        requests = RequestReader(NoThreads())
+        requests = reader()
         async with asyncio.TaskGroup() as group:
             silent = [group.create_task(refusal(Call(ends=False), requests)) for _ in range(REQUESTS_UNREAD_MAX + 1)]
             await silent[0]
