@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bench import (
+    attacks,
     coordinators,
     ddl,
     fences,
@@ -51,6 +52,7 @@ PARTS: dict[str, Run] = {
     "coordinators": coordinators.run,
     "log": replicated_log.run,
     "fences": fences.run,
+    "attacks": attacks.run,
 }
 
 

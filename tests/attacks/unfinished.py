@@ -8,7 +8,7 @@ import selectors
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -33,11 +33,13 @@ def literal(name: str, value: str) -> bytes:
 class Unfinished:
     """Calls on a connection of their own."""
 
-    def __init__(self, connection: socket.socket, address: str, method: str, size: int, count: int) -> None:
+    def __init__(
+        self, connection: socket.socket, address: str, method: str, size: int, count: int, said: Mapping[str, str]
+    ) -> None:
         self.socket = connection
         self.socket.setblocking(False)
         headers = {":method": "POST", ":scheme": "http", ":path": method, ":authority": address}
-        headers |= {"content-type": "application/grpc", "te": "trailers"}
+        headers |= {"content-type": "application/grpc", "te": "trailers", **said}
         block = b"".join(literal(*one) for one in headers.items())
         streams = range(1, 2 * count, 2)
         first = PREFACE + frame(SETTINGS, 0, 0, b"")
@@ -129,11 +131,20 @@ class Unfinished:
 
 @contextlib.contextmanager
 def unfinished_calls(
-    connect: Callable[[str], socket.socket], address: str, method: str, size: int, count: int, on_each: int = 1
+    connect: Callable[[str], socket.socket],
+    address: str,
+    method: str,
+    size: int,
+    count: int,
+    on_each: int = 1,
+    said: Mapping[str, str] | None = None,
 ) -> Generator[Callable[[int], None]]:
-    """Begins so many calls, `on_each` connection so many; yields what keeps them going until at most so many stand."""
+    """Begins so many calls with the headers `said`, `on_each` connection so many; yields what keeps them going until
+    at most so many stand."""
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
-        connections = {Unfinished(connect(address), address, method, size, on_each) for _ in range(count // on_each)}
+        connections = {
+            Unfinished(connect(address), address, method, size, on_each, said or {}) for _ in range(count // on_each)
+        }
         for one in connections:
             opened.enter_context(one.socket)
             selector.register(one.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, one)

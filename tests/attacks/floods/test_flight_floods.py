@@ -1,5 +1,6 @@
 """Floods of a node's Flight port: bombs, large first messages, silent calls, tickets made to cost much."""
 
+import base64
 import contextlib
 import threading
 from collections import deque
@@ -13,22 +14,27 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import FlightCaller
 from leasehold.errors import LeaseholdError
 from leasehold.ids import SegmentId
 from leasehold.limits.flight import (
+    FLIGHT_CALLERS_OPENING_MAX,
+    FLIGHT_CALLERS_WAITING_MAX,
     FLIGHT_OPENING_NS,
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_STRANGERS_OPENING_MAX,
     FLIGHT_STRANGERS_WAITING_MAX,
 )
+from leasehold.limits.requests import CALLS_PER_PEER_MAX
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.schema import FIELD_ID_KEY
-from leasehold.wire.flight import calling, descriptor, ticket, writer_to
+from leasehold.wire.flight import CALLER_HEADER, calling, descriptor, ticket, writer_to
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.rpc import CALL
 from tests.attacks.floods.tickets import reading, writing
-from tests.attacks.ground import HONEST, TABLE, WRITER, Ground
+from tests.attacks.ground import HONEST, NOBODY, READER, TABLE, WRITER, Ground
 from tests.attacks.unfinished import unfinished_calls
 
 pytestmark = pytest.mark.processes
@@ -36,6 +42,9 @@ pytestmark = pytest.mark.processes
 SERVICE = "/arrow.flight.protocol.FlightService/"
 MIB = 1024 * 1024
 BOMB_BYTES = 400 * MIB
+HUGE_BYTES = 600 * MIB
+ON_EACH = 12
+"""Calls on one connection."""
 THREADS = 8
 DIGITS = 5_000
 
@@ -102,6 +111,35 @@ def test_large_first_messages(ground: Ground, scale: int, method: str, size: int
         several(at_once * scale, send, at_once)
 
 
+@pytest.mark.parametrize("has_right", [False, True], ids=["without a right", "with a right"])
+def test_first_messages_of_hundreds_of_megabytes(ground: Ground, scale: int, has_right: bool) -> None:
+    message = write_field(1, bytes(HUGE_BYTES))
+    with ground.connect(WRITER if has_right else NOBODY) as cluster, ground.channel(ground.nodes()[0]) as channel:
+        said = [(CALLER_HEADER, encode(FlightCaller(login=cluster.token)))]
+        with ground.attacked():
+            for _ in range(scale):
+                assert refused(channel, "DoPut", message, metadata=said) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_silent_calls_of_a_user_at_another_address(ground: Ground, scale: int) -> None:
+    """More than one peer may have at a node. They fill the gate of known callers, but peers take turns there."""
+    if ground.tls is None:
+        pytest.skip("NO OTHER ADDRESS: without TLS all peers are on this machine")
+    with ground.connect(READER) as cluster, ground.attacked():
+        login = base64.b64encode(encode(FlightCaller(login=cluster.token))).decode()
+        for _ in range(scale):
+            with unfinished_calls(
+                ground.connection,
+                ground.nodes()[0],
+                SERVICE + "DoGet",
+                100,
+                CALLS_PER_PEER_MAX + 200,
+                ON_EACH,
+                {CALLER_HEADER: login},
+            ) as keep_going:
+                keep_going(FLIGHT_CALLERS_WAITING_MAX - 2 * FLIGHT_CALLERS_OPENING_MAX)
+
+
 @pytest.mark.parametrize("method", ["DoGet", pytest.param("DoPut", marks=pytest.mark.long)])
 def test_first_messages_that_never_come_whole(ground: Ground, scale: int, method: str) -> None:
     """Each lacks its last byte. One node bears them all."""
@@ -162,7 +200,7 @@ def test_rows_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale: in
     options = flight.FlightCallOptions(
         timeout=60, write_options=pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=3))
     )
-    values = [pa.array([1, 2], pa.int64()), pa.array(["x" * (160 * MIB if scale == 1 else 256 * MIB)] * 2, pa.string())]
+    values = [pa.array([1, 2], pa.int64()), pa.array(["x" * (160 * MIB if scale == 1 else 512 * MIB)] * 2, pa.string())]
     with ground.connect(WRITER) as cluster, ground.attacked():
         for number in range(scale):
             request, address, schema = writing(cluster)

@@ -11,12 +11,12 @@ import pytest
 
 from leasehold.limits.requests import CONNECTIONS_MAX, CONNECTIONS_PER_PEER_MAX, HANDSHAKE_NS
 from leasehold.limits.units import SECOND_NS
-from tests.attacks.ground import Ground
+from tests.attacks.ground import LONG_SCALE, Ground
 from tests.attacks.unfinished import PREFACE, SETTINGS, frame
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-SILENT = 50
+SILENT = 75
 """To each port; TLS comes to its end on every other one."""
 CLOSED = (ConnectionError, ssl.SSLError)
 SILENCES: dict[str, bytes] = {
@@ -27,6 +27,20 @@ SILENCES: dict[str, bytes] = {
 }
 
 
+MORE = CONNECTIONS_MAX + 200
+FILES = max(MORE, 4 * LONG_SCALE * SILENT) + 500
+
+
+@pytest.fixture
+def many_files() -> Generator[None]:
+    """So that this process may open more connections than a port takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
 def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> None:
     with contextlib.ExitStack() as opened, ground.attacked():
         silent: list[socket.socket] = []
@@ -42,18 +56,6 @@ def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> 
             with contextlib.suppress(*CLOSED):
                 while connection.recv(4096):
                     pass  # what a server says first
-
-
-MORE = CONNECTIONS_MAX + 200
-
-
-@pytest.fixture
-def many_files() -> Generator[None]:
-    """So that this process may open more connections than a port takes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MORE + 500)), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.usefixtures("many_files")
