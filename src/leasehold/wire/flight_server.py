@@ -55,7 +55,7 @@ from leasehold.wire.flight_codec import (
 )
 from leasehold.wire.flight_failures import fail, told
 from leasehold.wire.memory import give_back_memory
-from leasehold.wire.peer_calls import PeerCalls, calling_peer
+from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
 from leasehold.wire.tls import CallerNames, TlsSource, doors_of, open_doors, watched_doors
@@ -236,7 +236,7 @@ class FlightServer:
     ) -> None:
         self._threads = ServingThreads()
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
-        peers = PeerCalls(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
+        peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
             handlers=[_Methods(service, self._watch, on_fault, CallerNames(tls, listen), peers)],
@@ -264,7 +264,7 @@ class _Methods(grpc.GenericRpcHandler):
         watch: CallWatch,
         on_fault: Callable[[BaseException], None],
         names: CallerNames,
-        peers: PeerCalls,
+        peers: CallsPerPeer,
     ) -> None:
         self._names = names
         self._peers = peers

@@ -13,7 +13,7 @@ from leasehold.limits.requests import CALLS_PER_PEER_MAX
 from leasehold.wire.peer_connections import peer_of
 
 
-class PeerCalls:
+class CallsPerPeer:
     """Any thread may use it."""
 
     def __init__(self, *, are_counted: bool, per_peer_max: int = CALLS_PER_PEER_MAX) -> None:

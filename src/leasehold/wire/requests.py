@@ -31,7 +31,7 @@ from leasehold.limits.requests import (
     REQUESTS_UNREAD_MAX,
 )
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.peer_calls import PeerCalls, calling_peer
+from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import BoundedWaits
 
@@ -57,7 +57,7 @@ def frames(blob: bytes) -> Iterator[bytes]:
 class RequestReader:
     """Reads the requests of one server."""
 
-    def __init__(self, threads: Threads, peers: PeerCalls) -> None:
+    def __init__(self, threads: Threads, peers: CallsPerPeer) -> None:
         self._threads = threads
         self.peers = peers
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)

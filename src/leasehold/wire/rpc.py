@@ -44,7 +44,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
-from leasehold.wire.peer_calls import PeerCalls, calling_peer
+from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
@@ -294,7 +294,7 @@ async def serve(
     closed after `idle_ns`.
     """
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
-    requests = RequestReader(OneThread(), PeerCalls(are_counted=tls is not None))
+    requests = RequestReader(OneThread(), CallsPerPeer(are_counted=tls is not None))
     handlers = Handlers(service, on_fault, CallerNames(tls, address))
     server.add_generic_rpc_handlers((handlers.methods(requests),))
     bound = open_doors(server, address, tls)

@@ -122,22 +122,20 @@ def test_first_messages_of_hundreds_of_megabytes(ground: Ground, scale: int, has
 
 
 def test_silent_calls_of_a_user_at_another_address(ground: Ground, scale: int) -> None:
-    """More than one peer may have at a node. They fill the gate of known callers, but peers take turns there."""
+    """More than one peer may have at each node. They fill the gates of known callers, but peers take turns there."""
     if ground.tls is None:
         pytest.skip("NO OTHER ADDRESS: without TLS all peers are on this machine")
     with ground.connect(READER) as cluster, ground.attacked():
-        login = base64.b64encode(encode(FlightCaller(login=cluster.token))).decode()
+        said = {CALLER_HEADER: base64.b64encode(encode(FlightCaller(login=cluster.token))).decode()}
+        count = CALLS_PER_PEER_MAX + 200
         for _ in range(scale):
-            with unfinished_calls(
-                ground.connection,
-                ground.nodes()[0],
-                SERVICE + "DoGet",
-                100,
-                CALLS_PER_PEER_MAX + 200,
-                ON_EACH,
-                {CALLER_HEADER: login},
-            ) as keep_going:
-                keep_going(FLIGHT_CALLERS_WAITING_MAX - 2 * FLIGHT_CALLERS_OPENING_MAX)
+            with contextlib.ExitStack() as opened:
+                floods = [
+                    unfinished_calls(ground.connection, one, SERVICE + "DoGet", 100, count, ON_EACH, said)
+                    for one in ground.nodes()
+                ]
+                for keep_going in map(opened.enter_context, floods):
+                    keep_going(FLIGHT_CALLERS_WAITING_MAX - 2 * FLIGHT_CALLERS_OPENING_MAX)
 
 
 @pytest.mark.parametrize("method", ["DoGet", pytest.param("DoPut", marks=pytest.mark.long)])

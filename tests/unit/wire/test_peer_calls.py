@@ -24,7 +24,7 @@ from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE as FLIGHT
 from leasehold.wire.flight_server import FlightServer, Incoming
-from leasehold.wire.peer_calls import PeerCalls, calling_peer
+from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import CALL, SESSION, read_answer, serve
 from leasehold.wire.tls import read_tls
@@ -34,7 +34,7 @@ LOCAL = [("grpc.use_local_subchannel_pool", 1)]
 
 
 def test_each_peer_has_room_of_its_own_and_gets_it_back() -> None:
-    calls = PeerCalls(are_counted=True, per_peer_max=2)
+    calls = CallsPerPeer(are_counted=True, per_peer_max=2)
     with calls.counted("a") as first:
         with calls.counted("a") as second, calls.counted("a") as third, calls.counted("b") as other:
             assert [first, second, third, other] == [True, True, False, True]
@@ -43,7 +43,7 @@ def test_each_peer_has_room_of_its_own_and_gets_it_back() -> None:
 
 
 def test_nothing_is_counted_where_all_peers_are_on_one_machine() -> None:
-    calls = PeerCalls(are_counted=False, per_peer_max=0)
+    calls = CallsPerPeer(are_counted=False, per_peer_max=0)
     with calls.counted("a") as has_room:
         assert has_room
 
