@@ -122,7 +122,7 @@ def test_first_messages_of_hundreds_of_megabytes(ground: Ground, scale: int, has
 
 
 def test_silent_calls_of_a_user_at_another_address(ground: Ground, scale: int) -> None:
-    """More than one peer may have at each node. They fill the gates of known callers, but peers take turns there."""
+    """More than one peer may have at each node."""
     if ground.tls is None:
         pytest.skip("NO OTHER ADDRESS: without TLS all peers are on this machine")
     with ground.connect(READER) as cluster, ground.attacked():
