@@ -81,7 +81,8 @@ bench: setup java
 	$(BIN)/python -m bench
 
 soak: setup
-	$(BIN)/python -m pytest -m long tests
+	$(BIN)/python -m pytest -m long --hypothesis-profile=all tests
+	$(BIN)/python -m pytest --hypothesis-profile=all tests/unit tests/conformance/test_metastorage.py
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 mutants: setup

@@ -2,6 +2,10 @@
 
 import signal
 
+from tests.few import register_profiles
+
+register_profiles()
+
 
 def pytest_configure() -> None:
     """Ctrl-C is what many tests are about: also where the run began with it ignored, as `nohup make test &` does."""

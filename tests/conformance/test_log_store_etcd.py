@@ -19,7 +19,7 @@ class Ground:
         return self._cluster.store(self._prefix, try_ns=10 * SECOND_NS)  # so a slow disk fails no test
 
 
-cluster = one_and_three_members()
+cluster = one_and_three_members(marks_of_one=pytest.mark.long)
 
 
 class TestEtcdStore(LogStoreSuite):

@@ -7,6 +7,7 @@ import pytest
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.log.store import MISSING, LogStore, StoreUnsuitable, Swap
 from tests.conformance.log_store_suite import Engine, LogStoreSuite
+from tests.few import few
 from tests.zookeeper_cluster import ZooKeeperCluster, administrator
 
 
@@ -21,7 +22,7 @@ class Ground:
         return self._cluster.store(self._prefix, try_ns=10 * SECOND_NS)  # so a slow disk fails no test
 
 
-@pytest.fixture(scope="module", params=["one_zookeeper", "three_zookeepers"])
+@pytest.fixture(scope="module", params=few(1, ["three_zookeepers", "one_zookeeper"]))
 def cluster(request: pytest.FixtureRequest) -> ZooKeeperCluster:
     return request.getfixturevalue(request.param)
 

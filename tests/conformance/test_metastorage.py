@@ -23,6 +23,7 @@ from tests.conformance.metastorage_life_suite import LifeSuite
 from tests.conformance.metastorage_model import hold_to_the_model
 from tests.conformance.metastorage_suite import MetaStorageSuite, Place
 from tests.conformance.metastorage_watch_suite import WatchSuite
+from tests.few import examples
 
 
 @dataclass
@@ -89,4 +90,4 @@ class TestReplicatedInMemory(MetaStorageSuite, WatchSuite, LifeSuite):
     ],
 )
 def test_random_histories_agree_with_the_model(place: Callable[[Path], Place]) -> None:
-    hold_to_the_model(place, examples=40)
+    hold_to_the_model(place, examples=examples(40))

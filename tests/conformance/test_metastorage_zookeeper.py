@@ -20,6 +20,7 @@ def cluster(request: pytest.FixtureRequest) -> ZooKeeperCluster:
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.long  # the contract over three members of etcd is held in `make test`, and the log of ZooKeeper by itself
 class TestZooKeeper(MetaStorageSuite, WatchSuite, LifeSuite):
     RACING = 100  # each takes a while here; over a log in memory they are more
 

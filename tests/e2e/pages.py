@@ -21,6 +21,7 @@ from leasehold.core.words.statements import AnyStatement, Definition
 from leasehold.errors import LeaseholdError
 from leasehold.sql.parse import parse
 from tests.documents import ROOT
+from tests.e2e.template import template
 
 BLOCK: Final = re.compile(r"^```(console|python|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE: Final = re.compile(r"(.*?);\n((?:--[^\n]*\n)*)", re.DOTALL)
@@ -50,12 +51,16 @@ def shows(shown: str, line: str) -> bool:
 
 
 class Reader:
-    """Somebody who does what a page says, in a directory of his own; a context manager that leaves nothing running."""
+    """Somebody who does what a page says, in a directory of his own; a context manager that leaves nothing running.
 
-    def __init__(self, page: str, directory: Path) -> None:
+    Processes of `leasehold` start from nothing, or are forked by the template where that is said.
+    """
+
+    def __init__(self, page: str, directory: Path, *, forked: bool) -> None:
         self._page = page
         self._directory = directory
-        self._environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        programs = [*([template().programs] if forked else []), Path(sys.executable).parent]
+        self._environment = os.environ | {"PATH": ":".join([*map(str, programs), os.environ["PATH"]])}
         self._behind: list[subprocess.Popen[str]] = []
         where = re.search(r"--dir (\S+)", "\n".join(text for _, text in blocks(page)))
         self._cluster = "leasehold-data" if where is None else where[1]

@@ -1,7 +1,7 @@
 """Starts `leasehold` by forking a process that has imported its code: a test run starts hundreds of processes, and
 importing is nearly all of what a start costs. What is forked goes on as `python -m leasehold.cli.main` does.
 
-What the documents tell people to type, what `leasehold up` starts, and tests of a start itself begin from nothing.
+What README.md tells people to type, what a typed `leasehold up` starts, and tests of a start itself begin from nothing.
 """
 
 import atexit
@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,16 @@ from leasehold.cli.main import main
 from leasehold.local.process import spawn
 
 ORDER_BYTES_MAX: Final = 2**18
+PROGRAM: Final = """#!{python} -IS
+import json, os, socket, sys
+template = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+template.connect({path!r})
+order = json.dumps({{"words": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}})
+socket.send_fds(template, [order.encode()], [1, 2, 0])
+code = int(template.recv(16))
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""A `leasehold` for shells: it lends its streams to a process that the template forks, and ends with its exit code."""
 IMPORTED: Final = (
     "leasehold.cli.serve_coordinator",
     "leasehold.cli.serve_node",
@@ -81,15 +92,28 @@ class Template:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._orders, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            words = [sys.executable, "-m", "tests.e2e.template", str(its.fileno())]
+        self._folder = tempfile.TemporaryDirectory()
+        path = f"{self._folder.name}/template"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its, listener:
+            listener.bind(path)
+            listener.listen()
+            passed = [its.fileno(), listener.fileno()]
+            words = [sys.executable, "-m", "tests.e2e.template", *map(str, passed)]
             nothing = subprocess.DEVNULL
-            self._process = subprocess.Popen(words, stdin=nothing, stdout=nothing, pass_fds=[its.fileno()])
+            self._process = subprocess.Popen(words, stdin=nothing, stdout=nothing, pass_fds=passed)
+        self.programs = Path(self._folder.name, "bin")
+        """A folder for the PATH of shells, with a `leasehold` that is forked."""
+        self.programs.mkdir()
+        program = self.programs / "leasehold"
+        program.write_text(PROGRAM.format(python=sys.executable, path=path))
+        program.chmod(0o700)
 
     def close(self) -> None:
         """Ends it; what it has started goes on."""
         self._orders.close()
         self._process.wait()
+        self._folder.cleanup()
 
     def start(
         self, words: Sequence[str], out: IO[Any], err: IO[Any], env: Mapping[str, str], *, held: int | None = None
@@ -156,7 +180,7 @@ def _ended() -> Iterator[tuple[int, int]]:
             yield found
 
 
-def _serve(orders: socket.socket) -> None:
+def _serve(orders: socket.socket, shells: socket.socket) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     # Those of numpy and of Arrow's allocator are native: both libraries mend themselves after a fork.
@@ -164,31 +188,46 @@ def _serve(orders: socket.socket) -> None:
     gc.freeze()
     children = _Children()
     while True:
-        ready, _, _ = select.select([orders, children.woken], [], [])
+        ready, _, _ = select.select([orders, shells, children.woken], [], [])
         if children.woken in ready:
             children.reap()
+        if shells in ready:
+            told, _ = shells.accept()
+            text, streams, _, _ = socket.recv_fds(told, ORDER_BYTES_MAX, 3)
+            children.add(_fork(text, streams[:2], stdin=streams[2]), told)
         if orders in ready:
             text, descriptors, _, _ = socket.recv_fds(orders, ORDER_BYTES_MAX, 4)
             if not text:
                 return
-            told, *streams = descriptors
-            if not (pid := os.fork()):
-                _become(json.loads(text), *streams)
+            told_number, *streams = descriptors
+            pid = _fork(text, streams[:2], held=streams[2] if streams[2:] else None)
             orders.send(str(pid).encode())
-            children.add(pid, socket.socket(fileno=told))
-            for one in streams:
-                os.close(one)
+            children.add(pid, socket.socket(fileno=told_number))
 
 
-def _become(order: dict[str, Any], stdout: int, stderr: int, held: int | None = None) -> NoReturn:
+def _fork(order: bytes, streams: Sequence[int], *, held: int | None = None, stdin: int | None = None) -> int:
+    """Starts what is ordered, and closes the descriptors here."""
+    if not (pid := os.fork()):
+        _become(json.loads(order), *streams, held, stdin)
+    for one in (*streams, held, stdin):
+        if one is not None:
+            os.close(one)
+    return pid
+
+
+def _become(order: dict[str, Any], stdout: int, stderr: int, held: int | None, stdin: int | None) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if stdin is not None:
+        os.dup2(stdin, 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     if held is not None:
         os.setsid()
         if not os.read(held, 1):
             os._exit(1)
+    # Those of the template know of files that can seek.
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
     os.closerange(3, 1024)
     os.chdir(order["cwd"])
     os.environ.clear()
@@ -201,4 +240,4 @@ def _become(order: dict[str, Any], stdout: int, stderr: int, held: int | None = 
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

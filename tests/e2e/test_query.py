@@ -89,7 +89,7 @@ def test_rows_that_are_written_one_after_the_other_are_seen_so(running: RunningC
     writer.start()
     try:
         assert written.wait(60)
-        for _ in range(15):
+        for _ in range(5):
             answer = cluster.query("SELECT (SELECT count(*) FROM db.first), (SELECT count(*) FROM db.later)").read_all()
             first, later = (column[0].as_py() for column in answer.columns)
             assert later <= first <= later + 1

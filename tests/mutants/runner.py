@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.few import ALL
 from tests.mutants.model import LEASE_WORLD, PACKAGE, Mutant
 from tests.mutants.patch import Code
 
@@ -107,6 +108,8 @@ def by_tests(where: Path, hunters: Iterable[str], limit_s: int = SCENARIO_LIMIT_
         str(TEST_LIMIT_S),
         "-p",
         "no:cacheprovider",
+        "--hypothesis-profile",
+        ALL,
         "-p",
         "tests.mutants.imported",
     )

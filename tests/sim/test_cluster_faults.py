@@ -245,4 +245,4 @@ def test_a_write_whose_opener_gave_up_expires_like_any_other() -> None:
         waited_ns = TRANSACTION_TTL_NS + 3 * HOUSEKEEPING_INTERVAL_NS
         await cluster.wait_for(lambda: state() is TransactionState.ABORTED, at_most_ns=waited_ns)
 
-    simulate(scenario)
+    simulate(scenario, nodes=1)

@@ -16,6 +16,7 @@ from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.readers import CompleteScan, SimulatedReader
 from leasehold.testing.rows import RowId
 from leasehold.testing.writers import Habits, WriteFate, Written
+from tests.few import few
 from tests.sim.data_words import TABLE, Ground, simulate
 
 
@@ -104,7 +105,7 @@ def busy(seed: int, seconds: int) -> tuple[Busy, int]:
     return came_to[0]
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
+@pytest.mark.parametrize("seed", few(2, range(20)))
 def test_while_nodes_come_and_go_every_write_is_whole_or_not_there_and_every_scan_exact(seed: int) -> None:
     one, _ = busy(seed, 20)
     assert sum(written.fate is WriteFate.COMMITTED for written in one.written) >= 2
@@ -116,6 +117,7 @@ def trace(seed: int) -> str:
     return hashlib.sha256(repr((one.written, one.scans, one.failed, end_ns)).encode()).hexdigest()
 
 
+@pytest.mark.long  # `test_simulation` holds whole clusters to it
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed() -> None:
     program = "from tests.sim.test_dataplane_faults import trace; print(trace(4))"
     traces: list[str] = []

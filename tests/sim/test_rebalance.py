@@ -9,6 +9,7 @@ from leasehold.core.words.messages import Rows
 from leasehold.limits.membership import UNEVEN_LOOK_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import AT_LENGTH
+from tests.few import few
 from tests.sim.data_words import Ground, simulate
 from tests.sim.test_copies import buckets
 from tests.sim.test_drain import alter, going, names_in_manifest
@@ -166,7 +167,7 @@ def test_a_source_that_drains_in_the_middle_is_emptied():
     simulate(scenario, nodes=4)
 
 
-@pytest.mark.parametrize("seeds", [range(1, 4), pytest.param(range(4, 41), marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize("seeds", few(1, [range(1, 3), range(3, 41)]), ids=str)
 def test_whatever_happens_in_the_middle_every_bucket_is_whole_in_the_end(seeds: range):
     async def scenario(ground: Ground) -> None:
         await with_an_empty_node(ground)

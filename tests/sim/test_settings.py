@@ -18,6 +18,7 @@ from leasehold.testing.clients import ask
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.requests import RequestFate
+from tests.few import few
 from tests.sim.test_cluster_faults import Over
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
@@ -222,7 +223,7 @@ def test_the_largest_lease_is_lowered_only_after_the_last_longer_lease_has_ended
     simulate(scenario)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
+@pytest.mark.parametrize("seed", few(1, range(10)))
 @pytest.mark.parametrize(("coordinators", "killed"), [(1, 0.0), (1, 0.7), (2, 0.7)])
 def test_statements_keep_their_bounds_while_the_duration_goes_up_and_down(
     seed: int, coordinators: int, killed: float

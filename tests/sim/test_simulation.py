@@ -23,6 +23,7 @@ from leasehold.errors import CheckFailed
 from leasehold.ids import Revision, Sequence, Term
 from leasehold.testing.ambush import StatementPlace
 from leasehold.testing.simulation import simulate
+from tests.few import few
 from tests.sim.broken import refused_wrongly
 
 SEEDS = range(100, 112)
@@ -37,7 +38,7 @@ simulated = cache(simulate)
 """The outcome of a seed of the campaign; whoever looks at it, it is run once."""
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS_LONG)])
+@pytest.mark.parametrize("seed", few(len(SEEDS), [*SEEDS, *SEEDS_LONG]))
 def test_every_invariant_holds_in_a_cluster_that_is_broken_at_random(seed: int) -> None:
     outcome = simulated(seed)
     assert outcome.statements > 10

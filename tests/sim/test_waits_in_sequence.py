@@ -22,10 +22,11 @@ from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.replacement import Replacing
+from tests.few import few
 
 CLIENTS = 4
 EXCHANGES = 8
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 10))]
+SEEDS = few(1, range(1, 10))
 BOUND_NS = 4 * SECOND_NS
 TRIPS_NS = 250 * MILLISECOND_NS
 """Questions, answers, and looking again."""

@@ -11,10 +11,11 @@ from leasehold.errors import CheckFailed
 from leasehold.testing.invariants import named
 from leasehold.testing.leases.world import run
 from leasehold.testing.oracle import InvariantViolated
+from tests.few import few
 from tests.sim.broken import BREAKS, NO_MARGIN, Parts
 
 STEPS = 3_000
-CAMPAIGNS = [range(12), pytest.param(range(12, 120), marks=pytest.mark.long)]
+CAMPAIGNS = few(1, [range(8), range(8, 120)])
 BREAK_SEEDS_MAX = 60
 
 DIGESTS = """
@@ -39,7 +40,7 @@ def test_the_unbroken_world_survives(seeds):
     assert incarnations > 4 * len(seeds)
 
 
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize("seeds", few(1, [range(4), range(4, 40)]), ids=str)
 @pytest.mark.parametrize("drift_ppm", [0, 10_000])
 def test_the_drift_factor_alone_is_enough(drift_ppm, seeds):
     for seed in seeds:

@@ -3,13 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import leasehold
+from tests.sources import sources
 
-SOURCE = Path(leasehold.__file__).parent
 SENTENCE = re.compile(r"^(?!DuckDB|Parquet|Spark|PySpark|ZooKeeper|Ctrl-C)[A-Z][a-z]|[^.]\.$|[a-z]\. [A-Z]")
 
 
@@ -44,9 +42,9 @@ def said(tree: ast.Module) -> Iterator[str]:
 
 def test_texts_and_hints_are_clauses_in_lower_case() -> None:
     found = {
-        str(path.relative_to(SOURCE)): wrong
-        for path in sorted(SOURCE.rglob("*.py"))
-        if (wrong := [text for text in said(ast.parse(path.read_text(encoding="utf-8"))) if SENTENCE.search(text)])
+        str(path): wrong
+        for path, tree in sources().items()
+        if (wrong := [text for text in said(tree) if SENTENCE.search(text)])
     }
     assert found == {}
 

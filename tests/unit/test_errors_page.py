@@ -19,6 +19,7 @@ from leasehold.metastorage.log.store import StoreDenied, StoreFull, StoreUnsuita
 from leasehold.metastorage.log.unled import StillLed
 from leasehold.metastorage.moved import MetaMoved, MetaUnfinished
 from leasehold.metastorage.restore_target import MetaStorageExists
+from tests.sources import sources
 
 SOURCE = Path(leasehold.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -64,9 +65,8 @@ def raised() -> dict[ErrorCode, set[ExitCode]]:
     found: dict[ErrorCode, set[ExitCode]] = defaultdict(set)
     for kind in OWN_CODES:
         found[kind.default_code].add(kind.exit_code)
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse("" if "testing" in path.parts else path.read_text(encoding="utf-8"))
-        for call in ast.walk(tree):
+    for path, tree in sources().items():
+        for call in () if "testing" in path.parts else ast.walk(tree):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in KINDS:
                 for code in named(call):
                     found[code].add(KINDS[call.func.id].exit_code)

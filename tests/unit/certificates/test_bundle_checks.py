@@ -24,6 +24,7 @@ from leasehold.limits.certificates import (
     CERTIFICATE_FILE_BYTES_MAX,
     CERTIFICATE_ROOTS_MAX,
 )
+from tests.few import examples
 from tests.unit.certificates.made import BOTH, NODE, NOW, Signed, bundle, curve_key, root, rsa_key, sign, uri, written
 
 ROOT = root()
@@ -246,7 +247,7 @@ def test_files_that_are_missing_or_no_files_are_refused(tmp_path):
         (made / name).chmod(0o600)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_damaged_files_raise_nothing_but_our_errors(tmp_path, data):
     made = tmp_path / "bundle"

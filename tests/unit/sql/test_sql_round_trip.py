@@ -24,6 +24,7 @@ from leasehold.core.words.types import Plain
 from leasehold.errors import Definite
 from leasehold.sql.parse import parse
 from leasehold.sql.secrets import redacted
+from tests.few import examples
 from tests.unit.sql.rendering import render
 from tests.unit.sql.statements import BY_KIND, STATEMENTS, WORDS
 
@@ -37,7 +38,7 @@ LIMIT OVER INTERVAL DATE TIMESTAMP X'00' x'0' 1e3 TRUE FALSE - + <= >= <> BETWEE
 TYPE FIRST AFTER USER ROLE PASSWORD GRANT REVOKE ALL FOR HISTORY EXPLAIN CANCEL PROCEDURE IS DBPROPERTIES LATERAL VALUES
 """
 PIECES = st.sampled_from([*LANGUAGE.split(), "\u00e9", "\0"])
-QUIET = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUIET = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(text: str) -> AnyStatement | Definite:

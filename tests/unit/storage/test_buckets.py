@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from leasehold.errors import Refused
 from leasehold.limits.statements import BUCKETS_MAX
 from leasehold.storage.buckets import bucket_numbers, split
+from tests.few import examples
 
 from .rows import VALUES, batch_of, column, field, same
 
@@ -79,7 +80,7 @@ def test_golden_buckets(kind: str, values: list[object], expected: list[int]) ->
     assert bucket_numbers(column(kind, values), 1_000).tolist() == expected
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.data(), st.sampled_from(sorted(VALUES)), st.integers(1, BUCKETS_MAX))
 def test_the_fast_way_is_the_written_rule(data: st.DataObject, kind: str, buckets: int) -> None:
     long = {"STRING": st.text(max_size=400), "BINARY": st.binary(max_size=400)}.get(kind, VALUES[kind])

@@ -20,6 +20,7 @@ from leasehold.core.words.records import DatabaseRecord, HorizonRecord, UseState
 from leasehold.core.words.statements import TableName
 from leasehold.errors import Corrupt, NotFound, Refused
 from leasehold.ids import Revision
+from tests.few import examples
 from tests.unit.core.catalog_words import (
     Ground,
     add,
@@ -117,7 +118,7 @@ def write(ground, number, *, commit):
     ground.commit(commit_transaction(request, ground.catalog, incarnations=live, seal_keys=seal_keys))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.one_of(STATEMENTS, DATA), max_size=30))
 def test_following_every_revision_ends_where_restoring_the_last_one_does(actions):
     ground = Ground()

@@ -26,6 +26,7 @@ from leasehold.core.words.records import (
     ViewRecord,
 )
 from leasehold.core.words.statements import fold
+from tests.few import examples
 
 TABLES, VIEWS = st.integers(1, 3), st.integers(4, 5)
 BUCKETS = st.integers(0, 2)
@@ -158,7 +159,7 @@ def indices(catalog):
     return flat | {one: {key: dict(inner.items()) for key, inner in items} for one, items in nested.items()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.lists(CHANGES, max_size=4), max_size=15))
 def test_they_follow_every_change_and_are_the_same_when_restored(batches):
     catalog, items = Catalog(), {}
@@ -171,7 +172,7 @@ def test_they_follow_every_change_and_are_the_same_when_restored(batches):
     assert Catalog.restored(catalog.revision, catalog.lineage, left) == catalog
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(CHANGES, max_size=40), st.integers(1, 5))
 def test_read_page_by_page_it_is_the_same_as_changed_key_by_key(changes, size):
     merged = {change.key: change for change in changes if change.value is not None}
@@ -186,7 +187,7 @@ def test_read_page_by_page_it_is_the_same_as_changed_key_by_key(changes, size):
     assert read == changed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(CHANGES, max_size=30))
 def test_leftovers_are_all_that_belongs_to_nobody_any_more_and_nothing_else(changes):
     catalog = Catalog().changed(changes)

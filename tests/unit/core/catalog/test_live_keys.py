@@ -10,6 +10,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import DeleteRecord, GrantRecord, Right, SegmentRecord, UseState
+from tests.few import examples
 from tests.unit.core.catalog_words import Ground, node
 
 
@@ -53,7 +54,7 @@ def test_every_kind_of_record_is_counted():
     assert sorted(live_keys._SINGLES) == sorted(name for name, _ in SINGLES.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(st.tuples(RECORDS, st.booleans()), max_size=6, unique_by=lambda one: one[0][0]), max_size=12))
 def test_each_revision_is_counted(revisions):
     base = Ground()

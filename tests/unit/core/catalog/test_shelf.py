@@ -18,6 +18,7 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import Corrupt
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
+from tests.few import examples
 from tests.unit.core.catalog.test_catalog_indices import (
     CHANGES,
     as_told_by_the_records,
@@ -47,7 +48,7 @@ def restored(items):
     return Catalog.restored(0, bytes(32), [Change(key, value) for key, value in sorted(items.items())])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(CHANGES, max_size=30),
     st.lists(st.tuples(st.booleans(), st.lists(CHANGES, max_size=4)), max_size=8),

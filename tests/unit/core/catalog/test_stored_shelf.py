@@ -10,6 +10,7 @@ from leasehold.core.catalog.stored_shelf import NotHere, StoredShelf
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change, StoredProjection
 from leasehold.testing.filled import filled
+from tests.few import examples
 from tests.unit.core.catalog.test_catalog_indices import CHANGES, indices, name, replaced, segment, table
 
 NONE = bytes(32)
@@ -31,7 +32,7 @@ def follow(items, changes):
     return {key: value for key, value in merged.items() if value is not None}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(CHANGES, max_size=20), st.lists(st.lists(CHANGES, max_size=4), max_size=8), st.data())
 def test_it_is_exact_over_every_state_of_the_vault_from_what_was_trimmed_up_to_the_view(before, batches, data):
     views, states = [reopened(follow({}, before))], [follow({}, before)]
@@ -52,7 +53,7 @@ def test_it_is_exact_over_every_state_of_the_vault_from_what_was_trimmed_up_to_t
                     assert mine.over(bucket, which, stored.one(bucket, which)) == theirs.one(bucket, which)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(CHANGES, max_size=20), st.lists(st.lists(CHANGES, max_size=3), min_size=1, max_size=6))
 def test_a_mark_stays_for_as_long_as_a_bucket_does_and_no_longer(before, batches):
     view, items = reopened(follow({}, before)), follow({}, before)

@@ -16,6 +16,7 @@ from leasehold.limits.clients import (
     HEDGE_EVERY,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from tests.few import examples
 
 DELAY, GIVE_UP, PAUSE = 100, 10_000, 50
 
@@ -143,7 +144,7 @@ def test_answers_that_differ_much_are_waited_for():
     assert one.delay_ns() > 200 * MILLISECOND_NS
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.booleans(), max_size=400))
 def test_a_cluster_that_is_slow_throughout_gets_few_requests_more(wants: list[bool]) -> None:
     """However slow all answers are: one hedge for HEDGE_EVERY requests, beside the first HEDGE_BURST."""

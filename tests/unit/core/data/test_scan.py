@@ -9,6 +9,7 @@ from leasehold.core.data.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.data.scan import Done, Needed, SegmentReading
 from leasehold.core.words.messages import BatchMark
 from leasehold.limits.clients import CLIENT_PATIENCE_NS, SCAN_DISCARDS_MAX, SCAN_PAUSE_NS
+from tests.few import examples
 from tests.unit.core.replicas.test_replication import segment
 
 SEEN = 7
@@ -170,7 +171,7 @@ def test_a_replica_that_repeats_rows_or_has_too_many_is_an_error(next_row, rows)
 FAULTS = st.sampled_from(["fine", "fine", "fenced", "broken", "silent", "silent", "stale", "ended"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(rows=st.integers(0, 30), size=st.integers(1, 7), holders=st.integers(1, 3), faults=st.lists(FAULTS, max_size=60))
 def test_no_row_is_lost_or_doubled_under_any_failures(rows, size, holders, faults):
     """Each replica that is asked streams batches from the row asked for; each step one of them sends a batch or has a
@@ -219,7 +220,7 @@ def stream(one, streams, rows, size, befalls, got, now, until_ns):
     return 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(holders=st.integers(1, 4), step=st.integers(0, SCAN_PAUSE_NS))
 def test_it_ends_in_time_when_nobody_serves(holders, step):
     one, now, asked = reading(holders=tuple(range(1, holders + 1))), 0, 0

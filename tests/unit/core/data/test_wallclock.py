@@ -15,6 +15,7 @@ from leasehold.core.words.records import HorizonRecord
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import CLOCK_DOWNTIME_MAX_NS, CLOCK_STEP_NS
 from leasehold.testing.leases.ground import SETTINGS
+from tests.few import examples
 from tests.unit.core.data.test_horizons import table
 
 DAY_US = 86_400_000_000
@@ -192,7 +193,7 @@ EVENTS = st.one_of(
 @given(
     before=st.lists(EVENTS, max_size=6), behind=st.integers(0, 19_000), after=st.lists(EVENTS, min_size=1, max_size=12)
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_horizon_runs_further_ahead_than_the_bound_and_what_was_confirmed(before, behind, after):
     """Of a table that is made while the wall clock is right or behind, whatever it has said and will say."""
     clock = Clock(None)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.ddl.queue import ObjectQueues
 from leasehold.core.words.records import Claim
+from tests.few import examples
 
 S, X = Claim.SHARED, Claim.EXCLUSIVE
 
@@ -54,7 +55,7 @@ class Model:
 CLAIMS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([S, X]), max_size=3)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(st.one_of(CLAIMS, st.integers(0, 30)), max_size=60))
 def test_it_does_what_the_naive_model_does(actions):
     model = Model()
@@ -71,7 +72,7 @@ def test_it_does_what_the_naive_model_does(actions):
     assert left <= len(model.claims)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(CLAIMS, st.lists(CLAIMS, max_size=20), st.lists(CLAIMS, max_size=20))
 def test_nobody_starves(mine, before, after):
     """Whoever comes later, I run once those before me are gone."""

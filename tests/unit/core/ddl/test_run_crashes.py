@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from leasehold.core.words.records import Outcome
+from tests.few import few
 from tests.unit.core.ddl.leaders import Cut, World
 from tests.unit.core.ddl.lives import ADD, DROP, ID
 from tests.unit.core.ddl_words import BOTH, ground
@@ -81,7 +82,7 @@ def test_a_cut_at_any_effect(kind, number, cut):
         assert outcome in {Outcome.COMMITTED, ENDS[kind]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(2, KINDS))
 def test_two_cuts(kind):
     """The second one is at an effect of the leader that follows, or of the same one."""
     longest = 2 * WHOLE[kind].effects + 6

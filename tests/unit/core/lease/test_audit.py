@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.lease.audit import ServeRecord, StaleBecause, StaleServe, StaleServeRule
 from leasehold.core.words.records import BarrierReceipt
+from tests.few import examples
 
 
 def barrier(revision, term, sequence):
@@ -71,7 +72,7 @@ def naive(barriers, one):
     return None
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=examples(300))
 @given(receipts, st.lists(st.tuples(small, small, small, st.integers(8, 12)), max_size=8))
 def test_the_rule_agrees_with_a_naive_one(barriers, serves):
     rule = StaleServeRule(barriers)

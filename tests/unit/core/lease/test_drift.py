@@ -12,6 +12,7 @@ from leasehold.limits.lease import BOUND_SLACK_NS, LEASE_DURATION_MAX_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.leases.actors import LocalClock
 from leasehold.testing.leases.ground import SETTINGS
+from tests.few import examples
 
 spans = st.integers(0, LEASE_DURATION_MAX_NS)
 drifts = st.integers(0, 200_000)
@@ -22,7 +23,7 @@ def drifting(limit_ppm):
     return st.integers(-limit_ppm, limit_ppm).map(lambda ppm: Fraction(MILLION + ppm, MILLION))
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=examples(300))
 @given(spans, drifts)
 def test_outlast_is_the_least_whole_number_above(span_ns, drift_ppm):
     exact = Fraction(span_ns) * (MILLION + drift_ppm) / (MILLION - drift_ppm)
@@ -44,7 +45,7 @@ def test_outlast_refuses_what_makes_no_sense(span_ns, drift_ppm):
         outlast_ns(span_ns, drift_ppm)
 
 
-@settings(derandomize=True, max_examples=500)
+@settings(derandomize=True, max_examples=examples(500))
 @given(st.data(), spans, drifts, instants, spans, instants, instants)
 def test_the_holders_deadline_is_never_later(data, duration_ns, drift_ppm, sent_at, delay_ns, offset_h, offset_g):
     # INV-LEASE-1 with the margin taken away: real clocks, no rounding but the one in `outlast_ns`.
@@ -58,7 +59,7 @@ def test_the_holders_deadline_is_never_later(data, duration_ns, drift_ppm, sent_
     assert deadline_in_real_time <= bound_in_real_time
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=examples(100))
 @given(st.integers(1, LEASE_DURATION_MAX_NS), st.integers(1, 200_000), instants)
 def test_the_factor_is_not_larger_than_needed(duration_ns, drift_ppm, sent_at):
     # The slowest holder against the fastest grantor, no delay: one nanosecond less would be too short.
@@ -80,7 +81,7 @@ def test_longest_wait_by_default_is_published():
     assert wait_ns == 3_596_571_779
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(st.integers(0, 10**15), st.integers(-200_000, 200_000), st.integers(0, 10**15))
 def test_the_simulated_clock_and_its_inverse(offset_ns, drift_ppm, real_ns):
     clock = LocalClock(offset_ns, drift_ppm)

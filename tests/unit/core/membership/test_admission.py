@@ -29,6 +29,7 @@ from leasehold.core.membership.rejections import Reject
 from leasehold.core.words.messages import Allocate, AskIncarnation
 from leasehold.core.words.records import CountersRecord, SettledHow
 from leasehold.limits.membership import GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
+from tests.few import examples
 from tests.unit.core.catalog_words import CLUSTER, hex_128, node
 from tests.unit.core.join_words import LINEAGE, NONCE, SESSION, TOKEN, request_to_join
 
@@ -116,7 +117,7 @@ def test_what_is_wrong_with_a_request_for_an_id(fields, nodes, expected):
     assert code(allocate(nodes, **fields)) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=40))
 def test_an_id_belongs_to_one_token_for_ever(requests):
     """INV-ID-1, with tokens asked for again and nodes removed in between."""

@@ -36,6 +36,7 @@ from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.messages import Allocate, ClusterFacts, Join
 from leasehold.core.words.records import Allocated, Claiming, ClusterRecord, CountersRecord, Joining, SettledHow
 from leasehold.limits.messages import PROTOCOL_VERSION_MIN
+from tests.few import examples
 from tests.unit.core.catalog_words import hex_128
 
 CLUSTER_ID = "c" * 32
@@ -262,7 +263,7 @@ def count_up():
 FAULTS = st.lists(st.sampled_from(["none", "killed before", "killed after", "lost", "doubled"]), max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(first=FAULTS, second=FAULTS)
 def test_any_crashes_and_lost_answers_lead_back_to_the_same_id(first, second):
     """INV-ID-3, and INV-ID-1 for a second node that registers in between."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from leasehold.core.recovery.retention import Retention
 from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, RETENTION_SAMPLES_MAX
 from leasehold.limits.units import SECOND_NS
+from tests.few import examples
 from tests.unit.core.catalog_words import SETTINGS
 
 HOUR = 3600 * SECOND_NS
@@ -97,7 +98,7 @@ def test_what_a_leader_found_counts_as_if_its_revisions_were_of_one_size():
     assert retention.allowed(1_004, how, SETTLED) == 1_000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 400), st.booleans()), min_size=1, max_size=300), st.integers(1, 5_000))
 def test_what_is_kept_is_at_most_so_many_bytes(steps, size_bytes):
     how = kept(size_bytes=size_bytes)
@@ -154,7 +155,7 @@ def test_a_session_without_a_hold_makes_none():
     assert retention.allowed(5_000, kept(revisions=100), SETTLED) == 4_900
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(0, 30)), min_size=1, max_size=300),
     st.sampled_from([30 * SECOND_NS, 600 * SECOND_NS, 30 * 24 * HOUR]),

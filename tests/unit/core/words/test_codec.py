@@ -10,6 +10,7 @@ from leasehold.core.words.messages import WhoAreYou
 from leasehold.core.words.records import ClusterRecord
 from leasehold.errors import Corrupt, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from tests.few import examples
 
 
 def nested(depth: int) -> bytes:
@@ -30,7 +31,7 @@ def test_what_is_not_the_record_is_corrupt():
             decode_record(ClusterRecord, blob)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_or_decoded(blob):
     try:
