@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ALL = "all"
 """The profile of Hypothesis with every example, as in `pytest --hypothesis-profile=all`."""
@@ -14,8 +14,9 @@ _FEWER = 4
 
 def register_profiles() -> None:
     """Registers both. A property that names no count draws as many examples as Hypothesis does, or a part of them."""
-    settings.register_profile(ALL)
-    settings.register_profile(FEW, max_examples=settings.get_profile(ALL).max_examples // _FEWER)
+    slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a machine may be, and fails no test
+    settings.register_profile(ALL, **slow)
+    settings.register_profile(FEW, max_examples=settings.get_profile(ALL).max_examples // _FEWER, **slow)
     settings.load_profile(FEW)
 
 

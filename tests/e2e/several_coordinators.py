@@ -17,6 +17,7 @@ from leasehold.core.words.messages import Receipt, Rows
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.local.process import Process
+from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.waiting import wait_until
@@ -101,6 +102,10 @@ def hanging_leader(cluster: RunningCluster) -> Generator[None]:
         cluster.restart(name)
 
 
+PAUSE_NS = 20_000_000
+"""Between pieces of work that are done all the time: without it they take a processor, and faults meet no more."""
+
+
 class Busy(threading.Thread):
     """Does one piece of work after the other with a client of its own, until it is ended."""
 
@@ -121,6 +126,7 @@ class Busy(threading.Thread):
                     with self._more:
                         self.done += 1
                         self._more.notify_all()
+                    sleep_ns(PAUSE_NS)
         except Exception as error:  # noqa: BLE001 - `check` raises it in the test
             self._failed = error
 

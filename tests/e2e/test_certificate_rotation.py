@@ -14,8 +14,10 @@ import pytest
 
 from leasehold.client.cluster import Cluster
 from leasehold.local.process import Process
+from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
+from tests.e2e.several_coordinators import PAUSE_NS
 from tests.e2e.waiting import wait_until
 
 READ = "new connections use a certificate"
@@ -58,6 +60,7 @@ class Load:
                 assert self._cluster.table("d.t").scan().read_all().num_rows == self.rows
                 self._cluster.sql(f"ALTER TABLE d.t SET TBLPROPERTIES ('replication' = '{1 + self.rounds % 2}')")
                 self.rounds += 1
+                sleep_ns(PAUSE_NS)
         except BaseException as error:  # noqa: BLE001 - it is raised again by whoever waits for this
             self._failed = error
 

@@ -49,15 +49,12 @@ from tests.e2e.several_coordinators import (
 )
 from tests.e2e.waiting import wait_until
 from tests.etcd_cluster import etcd_program
+from tests.few import few
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 
-ENGINES = ["etcd", pytest.param("zookeeper", marks=pytest.mark.long)]
-both_every_time = pytest.mark.parametrize("cluster", ["etcd", "zookeeper"], indirect=True)
-
-
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=few(1, ["etcd", "zookeeper"]))
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "etcd":
@@ -81,7 +78,6 @@ def test_it_begins_with_all_of_them_and_each_has_its_directory(cluster: RunningC
     leasehold("up", "--detach", "--coordinators", "2", directory=cluster.directory).refused(2, "1, 3, 5")
 
 
-@both_every_time
 async def test_who_lacks_the_password_gets_nothing_from_the_store(cluster: RunningCluster) -> None:
     clock = BoottimeClock()
     settings = LocalMembers(cluster.directory).settings()
@@ -163,7 +159,6 @@ def test_each_coordinator_is_killed_in_turn_while_statements_and_commits_run(clu
     assert leasehold("verify", "-o", "json", directory=cluster.directory).json()["stale_serves"] == 0
 
 
-@both_every_time
 def test_questions_are_answered_while_nobody_leads(cluster: RunningCluster) -> None:
     committed(cluster, "CREATE TABLE d.asked_for (a INT)")
     for _ in range(5):  # on a slow machine another one may lead before all are answered
@@ -239,7 +234,6 @@ def test_a_leader_that_hangs_but_answers_pings_is_left(cluster: RunningCluster) 
             assert client.table("d.t").scan().read_all().num_rows == 100
 
 
-@both_every_time
 def test_one_member_of_the_store_may_fail(cluster: RunningCluster) -> None:
     for name in ("meta-1", "meta-2", "meta-3"):
         cluster.kill(name)
@@ -320,7 +314,6 @@ def test_without_a_quorum_nothing_is_decided_and_all_goes_on_by_itself(cluster: 
     assert rows(cluster) == 100
 
 
-@both_every_time
 def test_all_killed_at_once_lose_nothing(cluster: RunningCluster) -> None:
     committed(cluster, "CREATE DATABASE all_killed")
     committed(cluster, "CREATE TABLE d.all_killed (a INT)")

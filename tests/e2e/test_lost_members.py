@@ -34,10 +34,11 @@ from leasehold.metastorage.log.log import HEAD
 from leasehold.metastorage.log.store import MISSING, Swap
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from tests.etcd_cluster import etcd_program
+from tests.few import few
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-ENGINE_NAMES = ["etcd", pytest.param("zookeeper", marks=pytest.mark.long)]
+ENGINE_NAMES = few(1, ["etcd", "zookeeper"])
 CLOCK = BoottimeClock()
 
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[3]
 PARTS = ("spark", "fences")
 
 
+@pytest.mark.long  # two more sessions of Spark; its other parts run in `make test`
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 @pytest.mark.processes
