@@ -1,7 +1,7 @@
 """Several coordinators over a real store: what is felt when one of them, or a member of the store, fails.
 
-All of it with etcd; with ZooKeeper the same, of which only a part runs every time: the engine is held to the port by
-its own suites.
+All of it with etcd, and in `make soak` with ZooKeeper. In `make test`, docs/coordinators.md and tests/netns run
+ZooKeeper, and its own suites hold the engine to the port.
 """
 
 import json

@@ -36,9 +36,9 @@ class Over(Exception):
     """The scenario has ended: what still runs is cancelled."""
 
 
-def simulate(scenario: Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]) -> None:
+def simulate(scenario: Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]], *, nodes: int = 3) -> None:
     async def main(random: Random) -> None:
-        cluster = SimulatedCluster(random, nodes=3)
+        cluster = SimulatedCluster(random, nodes=nodes)
         try:
             async with asyncio.TaskGroup() as group:
                 await cluster.start(group)

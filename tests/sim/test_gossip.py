@@ -23,7 +23,7 @@ from tests.few import few
 
 SEEDS = ("n1:7400", "n2:7400")
 MANY = few(1, (40, 120))
-SOME = few(1, (25, 60))
+SOME = few(1, (40, 60))
 """How many members: what it costs grows with the square."""
 JOIN_NS = 60 * SECOND_NS
 
