@@ -12,13 +12,18 @@ from bench.figures import Figure, Table
 from bench.results import BEGIN, END, Result, commit, kept, rendered, write_document
 from bench.threads import ThreadFailed, Threads
 
+from tests.few import few
+
 ROOT = Path(__file__).parents[2]
 SPARK = ("spark", "fences")
 """Tested in tests/e2e/spark."""
+LARGE = ("ddl", "recovery", "repairs", "kills", "outages", "coordinators")
+"""Several clusters each, which tests of their own break and mend in `make test`."""
+SMALL = tuple(part for part in PARTS if part not in (*SPARK, *LARGE))
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("part", [name for name in PARTS if name not in SPARK])
+@pytest.mark.parametrize("part", few(len(SMALL), [*SMALL, *LARGE]))
 def test_a_part_runs_at_its_smallest_size(part: str, tmp_path: Path) -> None:
     main([part, "--smallest", "--results", str(tmp_path)])
     result = kept(part, tmp_path)

@@ -131,6 +131,7 @@ def test_each_leader_is_killed_in_turn_and_statements_go_on(cluster: RunningClus
     assert len(set(killed)) == 2
 
 
+@pytest.mark.long
 def test_each_coordinator_is_killed_in_turn_while_statements_and_commits_run(cluster: RunningCluster) -> None:
     committed(cluster, "CREATE TABLE d.busy (batch INT)")
     committed(cluster, "CREATE DATABASE turns")
@@ -241,6 +242,7 @@ def test_one_member_of_the_store_may_fail(cluster: RunningCluster) -> None:
         cluster.restart(name)
 
 
+@pytest.mark.long  # test_lost_members.py has it without load
 def test_a_member_of_the_store_that_lost_its_data_comes_back_and_counts_again(cluster: RunningCluster) -> None:
     committed(cluster, "CREATE DATABASE losses")
     busy = Busy(cluster, declaring("losses"))

@@ -14,10 +14,13 @@ from leasehold.local.etcd import PROGRAM_VARIABLE
 from tests.documents import PAGES, ROOT, rows, section
 from tests.e2e.pages import Reader, blocks
 from tests.etcd_cluster import etcd_program
+from tests.few import few
 
 README = "README.md"
+SIMULATOR = "docs/simulator.md"
+"""In `make test` its commands are run by `test_sim_command.py` alone."""
 DOCUMENTS = [README, "docs/operations.md", "docs/coordinators.md", "docs/query.md", "docs/recovery.md"]
-DOCUMENTS += ["docs/certificates.md", "docs/simulator.md"]
+DOCUMENTS += ["docs/certificates.md", SIMULATOR]
 SQL_PAGE = "docs/sql.md"
 IN_NAMESPACES = "docs/five-machines.md"
 """`tests/netns/test_five_machines.py` runs it."""
@@ -31,7 +34,7 @@ def test_every_document_with_commands_is_run() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", few(DOCUMENTS.index(SIMULATOR), DOCUMENTS))
 def test_what_a_document_says_works(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "--coordinators" in "".join(text for _, text in blocks(document)):
         monkeypatch.setenv(PROGRAM_VARIABLE, etcd_program())

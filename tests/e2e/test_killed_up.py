@@ -64,6 +64,7 @@ def test_up_goes_on_where_a_killed_one_ended(tmp_path: Path, step: str) -> None:
         assert [(node["id"], node["name"], node["state"]) for node in status["nodes"]] == [(1, "node-1", "ACTIVE")]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_an_up_of_several_coordinators_that_was_killed_is_taken_down_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

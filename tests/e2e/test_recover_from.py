@@ -263,6 +263,7 @@ def administer(*command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long  # to nodes and coordinators it is as one surviving member
 def test_R6_a_snapshot_of_the_store_is_restored(several: RunningCluster, tmp_path: Path) -> None:
     """As docs/coordinators.md tells a person. A coordinator and a node know more than the snapshot, and one of each
     does not."""
