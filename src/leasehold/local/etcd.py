@@ -59,6 +59,8 @@ class LocalEtcd:
             "initial-cluster-state": "new" if is_new else "existing",
             "initial-cluster-token": token,
             "log-level": "warn",
+            # Nobody guesses a random password, however fast a try is; a slow login is late on a busy machine.
+            "bcrypt-cost": "4",
         }
         return [find_etcd(), *(f"--{one}={value}" for one, value in options.items())]
 
