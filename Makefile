@@ -47,7 +47,7 @@ check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 # Processes mostly wait, the rest mostly computes: six at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
-PARTS := test-processes test-recoveries test-documents test-wheel test-nodes test-conformance test-spark test-rest test-benches test-netns test-core test-simulated test-attacks test-scenarios lint
+PARTS := test-processes test-documents test-spark test-netns test-recoveries test-nodes test-rest test-conformance test-core test-simulated test-attacks test-wheel test-scenarios test-benches lint
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)

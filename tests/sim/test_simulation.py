@@ -114,7 +114,7 @@ def test_the_campaign_notices_nodes_that_serve_through_dropped_views(monkeypatch
 
 def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Procedures, "resume", lambda _self: None)
-    assert noticed("LIVENESS", 103)
+    assert noticed("LIVENESS", 109)
 
 
 def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(mo
         return await finish(self, effect, running)
 
     monkeypatch.setattr(RunEffects, "finish", late)
-    assert noticed("INV-DDL-1", 105)
+    assert noticed("INV-DDL-1", 103)
 
 
 def test_the_campaign_notices_a_bound_that_nothing_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
