@@ -8,6 +8,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
+
 from leasehold.coordinator.backups import Backups
 from leasehold.coordinator.follower import Follower
 from leasehold.coordinator.leader import Leader
@@ -86,6 +88,7 @@ class Coordinator:
         self._keys = keys
         self._storage = storage
         self._clock = clock
+        self._began_ns = clock.now_ns()
         self._settings = settings
         backups = Backups(storage, clock.now_ns)
         self._new_leader = partial(
@@ -262,7 +265,12 @@ class Coordinator:
             self._isolation.heard(self._clock.now_ns())
         if isinstance(request, Initialise):
             return await self._initialise(request)
-        return await self._unless_over(request, self._answering_for(request).call(request))
+        answer = await self._unless_over(request, self._answering_for(request).call(request))
+        return self._with_clocks(answer) if isinstance(answer, ClusterFacts) else answer
+
+    def _with_clocks(self, facts: ClusterFacts) -> ClusterFacts:
+        running_ns = self._clock.now_ns() - self._began_ns
+        return msgspec.structs.replace(facts, running_ns=running_ns, wall_us=self._clock.wall_us())
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
         self._isolation.heard(self._clock.now_ns())

@@ -13,3 +13,7 @@ CHECKUP_AT_ONCE: Final = 16
 """Processes that are tried at the same time."""
 CHECKUP_PACKET_BYTES_MIN: Final = 1_280
 """What each network lets through, by the rules of IPv6; datagrams of gossip fit into it."""
+CHECKUP_CLOCK_NS: Final = 2 * SECOND_NS
+"""Between two looks at the clock of a coordinator."""
+CHECKUP_CLOCK_QUESTIONS: Final = 5
+"""Of each look: the answer that came fastest counts."""

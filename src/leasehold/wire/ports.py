@@ -40,7 +40,7 @@ class Clock(Protocol):
         ...
 
     def wall_us(self) -> int:
-        """Microseconds since 1970 UTC, as the machine believes. It orders nothing; only TTL horizons are made of it."""
+        """Microseconds since 1970 UTC, as the machine believes. It orders nothing."""
         ...
 
     async def sleep_until(self, deadline_ns: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import WhoAreYou
+from leasehold.core.words.messages import ClusterFacts, WhoAreYou
 from leasehold.core.words.operations import Change, Page
 from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import Corrupt, Indefinite, LeaseholdError, Refused
@@ -30,6 +30,7 @@ from leasehold.testing.requests import RequestFate
 from leasehold.wire.entropy import SystemEntropy
 from tests.scenarios.bad_words import until
 from tests.unit.coordinator.office import coordinator_over
+from tests.unit.metastorage.log_ground import virtual_clock
 
 PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS // SECOND_NS
 """Long enough for housekeeping to have come by."""
@@ -179,3 +180,21 @@ def test_a_leader_whose_segments_can_be_decoded_leads_on() -> None:
 def test_a_segment_that_can_t_be_decoded_ends_the_leader_behind_its_start() -> None:
     records = (*map(segment, range(8)), segment(8, damaged=True))
     assert isinstance(end_of_a_leader(nothing, records=records), Corrupt)
+
+
+def test_a_coordinator_says_how_long_it_runs_and_what_its_wall_clock_shows() -> None:
+    async def main(_random: Random) -> None:
+        clock = virtual_clock()
+        await clock.sleep_until(5 * SECOND_NS)
+        coordinator = await coordinator_over(MemoryMetaStorage(MemoryStore()), clock)
+        began_ns = clock.now_ns()
+        running = asyncio.ensure_future(coordinator.run())
+        await until(lambda: coordinator.leader)
+        await clock.sleep_until(9 * SECOND_NS)
+        facts = await coordinator.call(WhoAreYou())
+        assert isinstance(facts, ClusterFacts)
+        assert (facts.running_ns, facts.wall_us) == (9 * SECOND_NS - began_ns, clock.wall_us())
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_virtual(main, 1)

@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 
 from leasehold.certificates.names import CertificateRole
+from leasehold.cli.checkup.clocks import check_clocks
 from leasehold.cli.checkup.finding import HostFinding, wrong
 from leasehold.cli.checkup.network import OtherProcess, check_process, check_store
 from leasehold.cli.config import CoordinatorConfig, NodeConfig
 from leasehold.core.swim.messages import Member, Role
 from leasehold.limits.checkup import CHECKUP_AT_ONCE
+from leasehold.wire.clock import BoottimeClock, sleep_ns
 from leasehold.wire.tls import Tls
 
 
@@ -26,7 +29,9 @@ def check_others(
     with ThreadPoolExecutor(CHECKUP_AT_ONCE) as threads:
         results = list(threads.map(partial(check_process, tls=tls), processes))
         stores = list(threads.map(check_store, _stores(config)))
-    findings = [*stores, *(finding for finding, _ in results)]
+        answering = [one for one, (_, cluster) in zip(processes, results, strict=True) if cluster is not None]
+        clocks = list(threads.map(partial(check_clocks, tls=tls, clock=BoottimeClock(), sleep=sleep_ns), answering))
+    findings = [*stores, *(finding for finding, _ in results), *chain.from_iterable(clocks)]
     clusters = {cluster for _, cluster in results if cluster is not None}
     if len(clusters) > 1:
         findings.append(
