@@ -122,11 +122,14 @@ MUTANTS = (
         unseen=NOBODY,
     ),
     Mutant(
-        name="credentials that others can read",
+        name="secrets that others can read",
         invariant="INV-RIGHT-1",
-        rule="a file of credentials that other users can read is not used",
-        edits=(Edit("credentials._content", "found.st_mode & _OTHERS", "0"),),
-        hunters=("tests/unit/client/test_credentials.py::test_a_file_that_others_can_read_is_refused",),
+        rule="a file with a secret that other users can read is not used",
+        edits=(Edit("private_files._check_access", "found.st_mode & forbidden", "0"),),
+        hunters=(
+            "tests/unit/client/test_credentials.py::test_a_file_that_others_can_read_is_refused",
+            "tests/unit/wire/test_cluster_key.py::test_a_key_that_others_can_open_is_refused",
+        ),
         unseen="a random cluster has no files of credentials",
     ),
 )

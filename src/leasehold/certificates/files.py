@@ -10,7 +10,7 @@ A directory appears whole, under its name, or not at all. A file is replaced in 
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from typing import Final
@@ -19,6 +19,7 @@ from leasehold.durable import named_when_whole, sync_folder
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, BadCertificate, Refused, typed
 from leasehold.limits.certificates import CERTIFICATE_FILE_BYTES_MAX
+from leasehold.private_files import check_unchanged_by_others, read_any, read_secret, read_trusted
 
 CA: Final = "ca.pem"
 CA_KEY: Final = "ca-key.pem"
@@ -26,25 +27,23 @@ ISSUED: Final = "issued"
 PREDECESSORS: Final = "predecessors.pem"
 IDENTITY: Final = "identity.pem"
 
-_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _EDGE: Final = re.compile(rb"-----(BEGIN|END) ([A-Z0-9 ]{1,40})-----\s*")
 _SPACE: Final = "check the space on the disk and your rights there"
 
 
 def read_key_file(path: Path) -> bytes:
     """A file with a private key. Raises `BadCertificate`, also if another user could read or change it."""
-    return _read(path, _OTHERS)
+    return read_secret(path, CERTIFICATE_FILE_BYTES_MAX, _bad(path), _hint_for_missing(path))
 
 
 def read_public_file(path: Path) -> bytes:
     """A file whose content says who is trusted. Raises `BadCertificate`, also if another user could change it."""
-    return _read(path, _WRITERS)
+    return read_trusted(path, CERTIFICATE_FILE_BYTES_MAX, _bad(path), _hint_for_missing(path))
 
 
 def read_any_file(path: Path) -> bytes:
     """A file, whoever may read or change it. Raises `BadCertificate`."""
-    return _read(path, None)
+    return read_any(path, CERTIFICATE_FILE_BYTES_MAX, _bad(path), _hint_for_missing(path))
 
 
 def check_directory(path: Path) -> None:
@@ -58,30 +57,7 @@ def check_directory(path: Path) -> None:
         ) from error
     if not stat.S_ISDIR(found.st_mode):
         raise BadCertificate(f"{path} is not a directory", hint="name the directory of a bundle or of an authority")
-    _check_access(path, found, _WRITERS)
-
-
-def _read(path: Path, forbidden: int | None) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise BadCertificate(f"{path} can't be read: {error.strerror}", hint=_hint_for_missing(path)) from error
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise BadCertificate(f"{path} is not a file", hint="name a file in PEM format")
-        if forbidden is not None:
-            _check_access(path, found, forbidden)
-        if found.st_size > CERTIFICATE_FILE_BYTES_MAX:
-            raise BadCertificate(
-                f"{path} has {found.st_size} bytes: a file of certificates has at most {CERTIFICATE_FILE_BYTES_MAX}",
-                hint="name a file in PEM format",
-            )
-        return os.read(descriptor, CERTIFICATE_FILE_BYTES_MAX)
-    except OSError as error:
-        raise BadCertificate(f"{path} can't be read: {error.strerror}", hint="check the disk") from error
-    finally:
-        os.close(descriptor)
+    check_unchanged_by_others(path, found, _bad(path))
 
 
 def _hint_for_missing(path: Path) -> str:
@@ -89,22 +65,11 @@ def _hint_for_missing(path: Path) -> str:
         return "name the directory that `leasehold ca init` made, on the machine that keeps it"
     if path.name == IDENTITY:
         return "`leasehold ca issue CA-DIRECTORY --node NAME --to BUNDLE` makes a bundle"
-    return "name a file that exists and that this user may read"
+    return "name a file in PEM format that this user may read"
 
 
-def _check_access(path: Path, found: os.stat_result, forbidden: int) -> None:
-    if found.st_uid not in {0, os.geteuid()}:
-        raise BadCertificate(
-            f"{path} belongs to another user (uid {found.st_uid})",
-            hint=f"run it as that user, or `chown {os.geteuid()} {typed(path)}`",
-        )
-    if found.st_mode & forbidden:
-        what = "read" if forbidden & stat.S_IROTH else "change"
-        letters = "rwx" if forbidden & stat.S_IROTH else "w"
-        raise BadCertificate(
-            f"other users can {what} {path}: its mode is {stat.S_IMODE(found.st_mode):04o}",
-            hint=f"`chmod go-{letters} {typed(path)}` takes that right away",
-        )
+def _bad(path: Path) -> Callable[[str, str], BadCertificate]:
+    return lambda text, hint: BadCertificate(f"{path} {text}", hint=hint)
 
 
 def pem_blocks(path: Path, content: bytes) -> list[tuple[str, bytes]]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
 
-from leasehold.cli.options import DEFAULT_DIR, DIR_VARIABLE
+from typer._click.core import ParameterSource
+from typer._click.globals import get_current_context  # Typer exports no other way to what is parsed now
+
 from leasehold.cli.output import Retrying
 from leasehold.cli.statement import read_timeout_s
 from leasehold.client.coordinators import Coordinators
-from leasehold.client.credentials import CREDENTIALS_VARIABLE, PASSWORD_VARIABLE, USER_VARIABLE
+from leasehold.client.credentials import CREDENTIALS_VARIABLE, PASSWORD_VARIABLE
 
 C = TypeVar("C", bound=Coordinators)
 
@@ -35,8 +37,8 @@ def connected(
     password: str | None = None
     target: Path | None = directory
     if os.environ.get(CREDENTIALS_VARIABLE):
-        user = None if user == os.environ.get(USER_VARIABLE) else user
-        target = None if directory == Path(os.environ.get(DIR_VARIABLE) or DEFAULT_DIR) else directory
+        user = user if _is_typed("user") else None
+        target = directory if _is_typed("directory") else None
     if user and PASSWORD_VARIABLE not in os.environ and sys.stdin.isatty():
         password = getpass.getpass(f"password of {user}: ", stream=sys.stderr)
     with (
@@ -46,3 +48,8 @@ def connected(
         ) as cluster,
     ):
         yield cluster
+
+
+def _is_typed(parameter: str) -> bool:
+    """Whether the words of the command give it, rather than a variable or a default."""
+    return get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE

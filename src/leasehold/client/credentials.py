@@ -9,7 +9,6 @@
 """
 
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +17,14 @@ import msgspec
 from leasehold.core.words.messages import AnyLogin, Login, LogInByCertificate, LogInByToken
 from leasehold.durable import named_when_whole
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import AlreadyExists, BadSettings, typed
+from leasehold.errors import AlreadyExists, BadSettings
 from leasehold.ids import IDENTIFIER, NODE_ADDRESS, USER_TOKEN, UserToken, is_user_token
 from leasehold.limits.clients import CREDENTIALS_FILE_BYTES_MAX
+from leasehold.private_files import read_secret
 
 USER_VARIABLE: Final = "LEASEHOLD_USER"
 PASSWORD_VARIABLE: Final = "LEASEHOLD_PASSWORD"  # noqa: S105 - the name of a variable
 CREDENTIALS_VARIABLE: Final = "LEASEHOLD_CREDENTIALS"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _MAKE: Final = "`leasehold token create` makes such a file"
 
 
@@ -63,8 +62,11 @@ def _exists(path: Path) -> AlreadyExists:
 
 
 def _read(path: Path) -> CredentialsFile:
+    content = read_secret(
+        path, CREDENTIALS_FILE_BYTES_MAX, lambda text, hint: _bad(path, f"it {text}", hint), f"check the path; {_MAKE}"
+    )
     try:
-        found = msgspec.json.decode(_content(path), type=CredentialsFile)
+        found = msgspec.json.decode(content, type=CredentialsFile)
     except msgspec.ValidationError as error:
         text = "a token is the name of a field" if USER_TOKEN.search(str(error)) else str(error)
         raise _bad(path, text, _MAKE) from None
@@ -79,27 +81,6 @@ def _read(path: Path) -> CredentialsFile:
     if found.ca is not None and (not found.ca or "\0" in found.ca):
         raise _bad(path, "field ca: it is not a path", _MAKE)
     return found if found.ca is None else msgspec.structs.replace(found, ca=str(path.absolute().parent / found.ca))
-
-
-def _content(path: Path) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise _bad(path, f"it can't be read: {error.strerror}", f"check the path; {_MAKE}") from error
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise _bad(path, "it is not a file", _MAKE)
-        if found.st_uid not in {0, os.geteuid()}:
-            raise _bad(path, f"it belongs to another user (uid {found.st_uid})", "run it as that user")
-        if found.st_mode & _OTHERS:
-            text = f"other users can read or change it: its mode is {stat.S_IMODE(found.st_mode):04o}"
-            raise _bad(path, text, f"`chmod 600 {typed(path)}`; DROP TOKEN if others may have read it")
-        if found.st_size > CREDENTIALS_FILE_BYTES_MAX:
-            raise _bad(path, f"it has more than {CREDENTIALS_FILE_BYTES_MAX} bytes", _MAKE)
-        return os.read(descriptor, CREDENTIALS_FILE_BYTES_MAX)
-    finally:
-        os.close(descriptor)
 
 
 def _bad(path: Path, text: str, hint: str) -> BadSettings:

@@ -8,7 +8,6 @@ import hmac
 import os
 import re
 import secrets
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +15,10 @@ from leasehold.durable import sync_folder
 from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
 from leasehold.ids import ClusterId
 from leasehold.limits.swim import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
+from leasehold.private_files import read_secret
 
 _KEYS: Final = re.compile(rb"([0-9a-fA-F]{%d})(?:\s{1,16}([0-9a-fA-F]{%d}))?\s{0,16}" % (2 * (2 * CLUSTER_KEY_BYTES,)))
 _TAG: Final = b"leasehold cluster tag/1"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
-"""systemd's variable for the folder of what its LoadCredential= hands to this process alone."""
 
 
 def generate(path: Path) -> None:
@@ -48,28 +45,12 @@ def generate(path: Path) -> None:
 
 def read(path: Path) -> tuple[bytes, ...]:
     """The key in a file, or both. Raises `BadSettings`, which never shows what the file holds."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError as error:
-        raise BadSettings(
-            f"there is no cluster key {path}", hint="copy it from another machine of the cluster, with mode 0600"
-        ) from error
-    except OSError as error:
-        raise BadSettings(
-            f"the cluster key {path} can't be read: {error.strerror}", hint="the file must belong to this user"
-        ) from error
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise BadSettings(f"the cluster key {path} is not a file", hint="name the file that holds the key")
-        if mode & _OTHERS & ~_granted_by_systemd(path):
-            raise BadSettings(
-                f"the cluster key {path} can be read by other users: its mode is {stat.S_IMODE(mode):04o}",
-                hint=f"chmod 600 {path}",
-            )
-        content = os.read(descriptor, CLUSTER_KEY_FILE_BYTES_MAX)
-    finally:
-        os.close(descriptor)
+    content = read_secret(
+        path,
+        CLUSTER_KEY_FILE_BYTES_MAX,
+        lambda text, hint: BadSettings(f"the cluster key {path} {text}", hint=hint),
+        "copy it from another machine of the cluster, with mode 0600",
+    )
     found = _KEYS.fullmatch(content)
     if found is None or found[1] == found[2]:
         raise BadSettings(
@@ -78,12 +59,6 @@ def read(path: Path) -> tuple[bytes, ...]:
             " another; copy the file from another machine of the cluster",
         )
     return tuple(bytes.fromhex(one.decode()) for one in found.groups() if one is not None)
-
-
-def _granted_by_systemd(path: Path) -> int:
-    """The bits of the mode that mean nothing. systemd may grant a process its credentials by an ACL, which shows in the
-    bits of the group; nobody else can enter the folder."""
-    return stat.S_IRGRP if str(path.parent) == os.environ.get(CREDENTIALS_VARIABLE) else 0
 
 
 def stands_for(key: bytes) -> ClusterId:

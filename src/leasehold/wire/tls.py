@@ -61,6 +61,8 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     """Where the certificate was read."""
     until: datetime | None = None
     """When its certificate ends; None if that was not checked."""
+    owner: str = ""
+    """Whose its certificate is, such as `node node-1`; empty if that was not checked."""
 
     def now(self) -> Self:
         return self
@@ -155,6 +157,7 @@ def own_tls(bundle: Path, role: CertificateRole, name: str | None = None) -> Tls
         key=own.key_pem,
         bundle=str(bundle.absolute()),
         until=own.not_after,
+        owner=str(own.name),
     )
 
 

@@ -213,10 +213,10 @@ def test_files_that_others_could_read_or_change_are_refused(tmp_path):
         load_own(made, NOW)
 
     for name, mode, part in [
-        ("identity.pem", 0o640, "other users can read"),
-        ("identity.pem", 0o601, "other users can read"),
-        ("ca.pem", 0o620, "other users can change"),
-        ("", 0o770, "other users can change"),
+        ("identity.pem", 0o640, "read or changed by other users"),
+        ("identity.pem", 0o601, "read or changed by other users"),
+        ("ca.pem", 0o620, "can be changed by other users"),
+        ("", 0o770, "can be changed by other users"),
     ]:
         before = (made / name).stat().st_mode
         (made / name).chmod(mode)

@@ -58,11 +58,11 @@ def test_its_cluster_key(tmp_path: Path) -> None:
     file = tmp_path / "key"
     is_wrong(own.check_key(node(tmp_path))[0], "nothing proves", "--cluster-key FILE")
     assert own.check_key(node(tmp_path, tls=tmp_path / "tls"))[0].ok
-    is_wrong(own.check_key(node(tmp_path, cluster_key=file))[0], "there is no cluster key")
+    is_wrong(own.check_key(node(tmp_path, cluster_key=file))[0], "No such file")
     cluster_key.generate(file)
     assert own.check_key(node(tmp_path, cluster_key=file))[1] == cluster_key.read(file)
     file.chmod(0o644)
-    is_wrong(own.check_key(node(tmp_path, cluster_key=file))[0], "0644", "chmod 600")
+    is_wrong(own.check_key(node(tmp_path, cluster_key=file))[0], "0644", "chmod go-rwx")
 
 
 def test_where_it_listens(tmp_path: Path) -> None:

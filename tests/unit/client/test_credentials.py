@@ -89,7 +89,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         ({**WHOLE, TOKEN: "token"}, "name of a field"),
         ({**WHOLE, "ca": "a\0b"}, "field ca"),
         ({**WHOLE, "ca": ""}, "field ca"),
-        ("x" * 70_000, "65536 bytes"),
+        ("x" * 70_000, "at most 65536"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused_with_its_field(tmp_path: Path, content: object, said: str) -> None:

@@ -3,11 +3,9 @@
 import os
 import resource
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from leasehold.certificates.certificate import show_time
-from leasehold.certificates.checks import load_own
 from leasehold.certificates.names import CertificateRole
 from leasehold.cli.checkup.finding import HostFinding, fine, wrong
 from leasehold.cli.config import CoordinatorConfig, NodeConfig
@@ -54,10 +52,10 @@ def check_certificate(config: NodeConfig | CoordinatorConfig) -> tuple[HostFindi
     role = CertificateRole.NODE if is_node else CertificateRole.COORDINATOR
     try:
         tls = own_tls(config.tls, role, config.name if is_node else None)
-        own = load_own(config.tls, datetime.now(UTC))
     except BadSettings as error:
         return wrong("certificate", error.text, error.hint), None
-    return fine("certificate", f"{own.name}, valid until {show_time(own.not_after)}"), tls
+    assert tls.until is not None, "it was checked"
+    return fine("certificate", f"{tls.owner}, valid until {show_time(tls.until)}"), tls
 
 
 def check_key(config: NodeConfig | CoordinatorConfig) -> tuple[HostFinding, tuple[bytes, ...]]:
