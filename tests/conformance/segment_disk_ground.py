@@ -10,6 +10,7 @@ from random import Random
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
+from leasehold.core.data.write_access import Peer
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words import keys
@@ -31,7 +32,7 @@ from tests.unit.node.cluster import CLUSTER, cluster
 
 TABLE, BUCKET = ObjectId(3), BucketNumber(1)
 HERE, PEER = NodeId(1), NodeId(2)
-GONE = (NodeId(9), "127.0.0.1:1")
+GONE = Peer(NodeId(9), "127.0.0.1:1", "")
 NODE = NodeRecord(
     id=HERE,
     name="n1",
@@ -84,8 +85,8 @@ class Ground(ABC):
         return frozenset(OnDisk(*key, segment) for key, segments in listing.items() for segment in segments)
 
     @property
-    def peer(self) -> tuple[NodeId, str]:
-        return PEER, self.peer_address
+    def peer(self) -> Peer:
+        return Peer(PEER, self.peer_address, "")
 
 
 def record_of(one: OnDisk, size_bytes: int, sha256: bytes) -> SegmentRecord:

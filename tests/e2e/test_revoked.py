@@ -95,9 +95,28 @@ def test_a_node_whose_certificate_is_revoked_ends_and_the_other_serves(running: 
     running.restart("node-2")
 
 
-def test_the_certificate_of_a_node_founds_no_cluster(running: RunningCluster) -> None:
-    bundle = str(running.directory / "tls" / "node-1")
-    leasehold("init", address(running), LEASEHOLD_TLS=bundle).refused(3, "NOT_THIS_NODE")
+def test_only_a_coordinator_or_a_client_with_a_certificate_founds_a_cluster(running: RunningCluster) -> None:
+    for shown, code in (
+        ("node-1", "NOT_THIS_NODE"),
+        ("ca.pem", "OPEN_CLUSTER"),
+        ("coordinator", "INITIALISED"),
+        ("client", "INITIALISED"),
+    ):
+        leasehold("init", address(running), LEASEHOLD_TLS=str(running.directory / "tls" / shown)).refused(3, code)
+
+
+def test_a_recovered_cluster_goes_on_with_its_certificates(tmp_path: Path) -> None:
+    with RunningCluster.start(tmp_path / "cluster", nodes=1, tls=True) as small:
+        with small.connect() as owner:
+            owner.sql("CREATE DATABASE kept")
+        small.stop()
+        assert leasehold("recover", "--dir", str(small.local.coordinator.directory)).code == 0
+        small.local.up(1, 1, None, tls=True)
+        small.wait_until_active()
+        with small.connect() as owner:
+            assert owner.sql("SHOW DATABASES").rows
+        bundle = str(small.directory / "tls" / "node-1")
+        leasehold("init", address(small), LEASEHOLD_TLS=bundle).refused(3, "NOT_THIS_NODE")
 
 
 def test_a_removed_node_comes_back_as_another_with_a_new_certificate_alone(tmp_path: Path) -> None:

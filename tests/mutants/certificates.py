@@ -9,6 +9,7 @@ AUTHORISED = "tests/unit/node/serving/test_authorised.py"
 TLS = "tests/unit/wire/test_tls.py"
 REVOKED = "tests/scenarios/test_revoked.py"
 NAMED = "tests/unit/client/test_named_nodes.py"
+PEERS = "tests/unit/node/serving/test_named_peers.py"
 STREAMS = "tests/unit/node/serving/test_revoked_streams.py"
 
 MUTANTS = (
@@ -144,6 +145,19 @@ MUTANTS = (
             ),
         ),
         hunters=(NAMED,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
+        name="any node in the place of a peer",
+        invariant="INV-ID-2",
+        rule="a node passes rows on to its peers, and fetches segments from them, by the names in the catalog",
+        edits=(
+            Edit("FlightPeers.open", "self._tls, peer.name", "self._tls"),
+            Edit("FlightPeers.is_answering", "self._tls, peer.name", "self._tls"),
+            Edit("FlightPeers.probe", "self._tls, peer.name", "self._tls"),
+            Edit("FlightCopies.chunks", "self._tls, peer.name", "self._tls"),
+        ),
+        hunters=(PEERS,),
         unseen="a random cluster has no certificates",
     ),
 )

@@ -20,11 +20,12 @@ import msgspec
 from leasehold.core.data.fetches import OnAsked, check_record, fetch_segment
 from leasehold.core.data.peers import Chunk
 from leasehold.core.data.segment_files import Stamp
+from leasehold.core.data.write_access import Peer
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Definite, OutcomeUnknown, Refused
-from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
+from leasehold.ids import BucketNumber, ClusterId, ObjectId, SegmentId
 from leasehold.node.agent.published import Published
 from leasehold.testing.duplexes import SimulatedCopies
 from leasehold.testing.on_disk import by_bucket, check_name, file_of_record
@@ -271,7 +272,7 @@ class MemoryDisk:
     async def fetch(
         self,
         record: SegmentRecord,
-        places: Sequence[tuple[NodeId, str]],
+        places: Sequence[Peer],
         cluster_id: ClusterId,
         on_asked: OnAsked,
     ) -> bool:

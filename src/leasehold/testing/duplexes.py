@@ -11,6 +11,7 @@ import pyarrow as pa
 from leasehold.core.catalog.catalog import live_fields
 from leasehold.core.data.appends import EncodedSegment, HandOn
 from leasehold.core.data.peers import Chunk, Probed
+from leasehold.core.data.write_access import Peer
 from leasehold.core.words.messages import (
     BytesEnd,
     FetchTicket,
@@ -122,8 +123,8 @@ class SimulatedPeers:
         self._transport = transport
 
     @asynccontextmanager
-    async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
-        connection = self._transport.connect(address)
+    async def open(self, peer: Peer, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
+        connection = self._transport.connect(peer.address)
         try:
             async with asyncio.timeout(FORWARD_CALL_NS / SECOND_NS):
                 duplex = await connection.session()
@@ -134,19 +135,19 @@ class SimulatedPeers:
                     await duplex.receive()  # raises what the peer may have said before it ended the stream
                     raise
         except TimeoutError as error:
-            raise Unreachable(f"{address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
+            raise Unreachable(f"{peer.address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
         finally:
             await connection.close()
 
-    async def is_answering(self, address: str, timeout_ns: int) -> bool:
-        return (await self._ask(address, timeout_ns)).is_answering
+    async def is_answering(self, peer: Peer, timeout_ns: int) -> bool:
+        return (await self._ask(peer, timeout_ns)).is_answering
 
-    async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+    async def probe(self, peer: Peer, timeout_ns: int, ticket: ForwardTicket) -> Probed:
         del ticket  # here nobody is let in before others
-        return await self._ask(address, timeout_ns)
+        return await self._ask(peer, timeout_ns)
 
-    async def _ask(self, address: str, timeout_ns: int) -> Probed:
-        connection = self._transport.connect(address)
+    async def _ask(self, peer: Peer, timeout_ns: int) -> Probed:
+        connection = self._transport.connect(peer.address)
         try:
             answer = await connection.call(WhoAreYou(), timeout_ns=timeout_ns)
         except Unreachable:
@@ -182,8 +183,8 @@ class SimulatedCopies:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[bytes]:
-        connection = self._transport.connect(address)
+    async def chunks(self, peer: Peer, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[bytes]:
+        connection = self._transport.connect(peer.address)
         try:
             async with closing(connection.stream(request, timeout_ns=timeout_ns)) as messages:
                 async for message in messages:

@@ -230,23 +230,27 @@ def writer_to(address: str, tls: TlsSource | None = None, name: str = "") -> fli
     return _watched.to(address, tls, name)
 
 
-def is_answering(address: str, timeout_ns: int, tls: TlsSource | None = None) -> bool:
-    """Whether the process at `host:port` answers anything in time, a refusal too."""
-    return _first(address, lambda client: client.list_actions(within(timeout_ns)), tls) is not None
+def is_answering(address: str, timeout_ns: int, tls: TlsSource | None = None, name: str = "") -> bool:
+    """Whether the process at `host:port` answers anything in time, a refusal too; over TLS, the node of that `name`."""
+    return _first(address, lambda client: client.list_actions(within(timeout_ns)), tls, name) is not None
 
 
-def ask_health(address: str, timeout_ns: int, caller: Message, tls: TlsSource | None = None) -> bytes | None:
+def ask_health(
+    address: str, timeout_ns: int, caller: Message, tls: TlsSource | None = None, name: str = ""
+) -> bytes | None:
     """The `NodeStatus` of the node at `host:port`, as JSON; None if its process does not answer in time, empty if it
     refuses. `caller` is a ticket of this process, as for `within`."""
     action = flight.Action(HEALTH, b"")
-    found = _first(address, lambda client: client.do_action(action, within(timeout_ns, caller)), tls)
+    found = _first(address, lambda client: client.do_action(action, within(timeout_ns, caller)), tls, name)
     return None if found is None else b"".join(one.body.to_pybytes() for one in found)
 
 
-def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]], tls: TlsSource | None) -> list[T] | None:
+def _first(
+    address: str, call: Callable[[flight.FlightClient], Iterable[T]], tls: TlsSource | None, name: str
+) -> list[T] | None:
     """The first message that answers a call; empty for a refusal, None if the process is silent."""
     try:
-        return list(islice(call(writer_to(address, tls)), 1))
+        return list(islice(call(writer_to(address, tls, name)), 1))
     except (flight.FlightTimedOutError, flight.FlightUnavailableError, flight.FlightCancelledError):
         _watched.forget(address)
         return None

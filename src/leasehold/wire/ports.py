@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from leasehold.core.access.callers import Caller
 from leasehold.core.data.manifest import Manifest
+from leasehold.core.data.write_access import Peer
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words.messages import Message
 from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
@@ -256,7 +257,7 @@ class Disk(Protocol):
     async def fetch(
         self,
         record: SegmentRecord,
-        places: Sequence[tuple[NodeId, str]],
+        places: Sequence[Peer],
         cluster_id: ClusterId,
         on_asked: Callable[[NodeId, LeaseholdError | None], None],
     ) -> bool:

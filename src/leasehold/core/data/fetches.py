@@ -75,8 +75,8 @@ class Fetches:
 class GetsCopies(Protocol):
     """How copies are asked for."""
 
-    def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[Chunk, None]:
-        """The bytes that the node there gives, for at most `timeout_ns`. Ends the call when it is closed.
+    def chunks(self, peer: Peer, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[Chunk, None]:
+        """The bytes that the peer gives, for at most `timeout_ns`. Ends the call when it is closed.
 
         Raises `Unreachable`, and what that node answers.
         """
@@ -131,28 +131,28 @@ async def fetch_segment(
         node=asking.node,
         session=asking.session,
     )
-    for node, address in places:
+    for peer in places:
         try:
             file = files.create(here)
         except AlreadyExists:
             return False  # being written this moment: the next round sees what became of it
         with file:
-            error = await _copied(file, copies, request, record, address)
+            error = await _copied(file, copies, request, record, peer)
             if error is None:
                 await file.finish()
-        on_asked(node, error)
+        on_asked(peer.node, error)
         if error is None:
             return True
     return False
 
 
 async def _copied(
-    file: NewFile, copies: GetsCopies, request: FetchTicket, record: SegmentRecord, address: str
+    file: NewFile, copies: GetsCopies, request: FetchTicket, record: SegmentRecord, peer: Peer
 ) -> LeaseholdError | None:
     """None once `file` holds exactly the segment, else what the peer did wrong."""
     digest = hashlib.sha256()
     timeout_ns = FETCH_BASE_NS + record.size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
-    async with aclosing(copies.chunks(address, request, timeout_ns)) as chunks:
+    async with aclosing(copies.chunks(peer, request, timeout_ns)) as chunks:
         while True:
             # Only what the peer does wrong is caught: an error of this disk would be the same with the next peer.
             try:
@@ -161,9 +161,9 @@ async def _copied(
                 return error
             if chunk is None:
                 whole = file.size_bytes == record.size_bytes and digest.digest() == record.sha256
-                return None if whole else _differs(record, address)
+                return None if whole else _differs(record, peer.address)
             if file.size_bytes + len(chunk) > record.size_bytes:
-                return _differs(record, address)
+                return _differs(record, peer.address)
             digest.update(chunk)
             file.write(chunk)
 

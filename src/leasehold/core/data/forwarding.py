@@ -102,7 +102,7 @@ class _Forward:
         self, peer: Peer, ticket: ForwardTicket, calls: PeerCalls, runtime: Runtime, limits: ForwardLimits
     ) -> None:
         self.peer = peer
-        self.node, self._address = peer
+        self.node = peer.node
         self._ticket = ticket
         self._calls = calls
         self._runtime = runtime
@@ -162,7 +162,7 @@ class _Forward:
         admitted_before = self.is_admitted
 
         async def ask() -> None:
-            answers.append(await self._calls.probe(self._address, timeout_ns, self._ticket))
+            answers.append(await self._calls.probe(self.peer, timeout_ns, self._ticket))
             if answers[0].is_answering and judged() is Judgement.LEAVE_OUT:
                 self.give_up()  # nobody waits for it any more
 
@@ -179,7 +179,7 @@ class _Forward:
 
     async def _run(self) -> None:
         try:
-            async with self._calls.open(self._address, self._ticket) as stream:
+            async with self._calls.open(self.peer, self._ticket) as stream:
                 stored = await self._send(stream)
             self.stored = stored
         except Unreachable:

@@ -40,18 +40,18 @@ class PeerStream(Protocol):
 
 
 class PeerCalls(Protocol):
-    """How peers are reached."""
+    """How peers are reached. Where another process than the peer has its address, nobody answers."""
 
-    def open(self, address: str, ticket: ForwardTicket) -> AbstractAsyncContextManager[PeerStream]:
+    def open(self, peer: Peer, ticket: ForwardTicket) -> AbstractAsyncContextManager[PeerStream]:
         """Begins to pass a segment on. Its end raises why the peer declined, if it did."""
         ...
 
-    async def is_answering(self, address: str, timeout_ns: int) -> bool:
-        """Whether the process there answers anything at all in time."""
+    async def is_answering(self, peer: Peer, timeout_ns: int) -> bool:
+        """Whether its process answers anything at all in time."""
         ...
 
-    async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
-        """How the process there stands by its own word, asked by the sender of `ticket`."""
+    async def probe(self, peer: Peer, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+        """How its process stands by its own word, asked by the sender of `ticket`."""
         ...
 
 
@@ -71,24 +71,24 @@ class Peers:
         """Those that answer; all of them where `min_in_sync` needs others as well."""
         for peer in peers:
             with self._lock:
-                is_news = peer[0] in self._silent and peer[0] not in self._probed
+                is_news = peer.node in self._silent and peer.node not in self._probed
             if is_news:  # nobody has looked at it for a while
                 await self._look_at(peer)
         with self._lock:
-            found = [peer for peer in peers if peer[0] not in self._silent]
+            found = [peer for peer in peers if peer.node not in self._silent]
         return found if 1 + len(found) >= min_in_sync else list(peers)
 
     def left_out(self, peer: Peer) -> None:
         """It was silent: it gets no bytes until it answers a probe."""
         with self._lock:
-            self._silent.add(peer[0])
-            if peer[0] in self._probed:
+            self._silent.add(peer.node)
+            if peer.node in self._probed:
                 return
-            self._probed.add(peer[0])
-        self.runtime.start(self._watch(peer), name=f"probe of node {peer[0]}")
+            self._probed.add(peer.node)
+        self.runtime.start(self._watch(peer), name=f"probe of node {peer.node}")
 
     async def _look_at(self, peer: Peer) -> None:
-        if await self.calls.is_answering(peer[1], FORWARD_PATIENCE_MIN_NS):
+        if await self.calls.is_answering(peer, FORWARD_PATIENCE_MIN_NS):
             self._answered(peer)
         else:
             self.left_out(peer)
@@ -97,13 +97,13 @@ class Peers:
         for _ in range(self._probes_max):
             if self.runtime.is_ending():
                 break
-            if await self.calls.is_answering(peer[1], FORWARD_PATIENCE_MIN_NS):
+            if await self.calls.is_answering(peer, FORWARD_PATIENCE_MIN_NS):
                 self._answered(peer)
                 break
             await self.runtime.sleep_until(self.runtime.now_ns() + FORWARD_PATIENCE_MIN_NS)
         with self._lock:
-            self._probed.discard(peer[0])
+            self._probed.discard(peer.node)
 
     def _answered(self, peer: Peer) -> None:
         with self._lock:
-            self._silent.discard(peer[0])
+            self._silent.discard(peer.node)

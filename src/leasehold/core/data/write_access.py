@@ -17,8 +17,13 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 
-Peer = tuple[NodeId, str]
-"""A node and the address where it serves."""
+
+class Peer(NamedTuple):
+    """Another node, and where it serves. Its certificate has this name."""
+
+    node: NodeId
+    address: str
+    name: str
 
 
 class AdmittedWrite(NamedTuple):
@@ -52,7 +57,7 @@ def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> Ad
     record = _open(ticket, view)
     bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
     others = [one for one in bucket.replicas if one != node]
-    peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
+    peers = [Peer(one, view.nodes[one].address, view.nodes[one].name) for one in others if one in view.nodes]
     assert view.settings is not None, "a cluster with tables has settings"
     return AdmittedWrite(view, table, peers, record.order, holders_needed(view.settings, table))
 

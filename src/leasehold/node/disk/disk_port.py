@@ -144,9 +144,9 @@ class FlightCopies:
     def __init__(self, tls: TlsSource | None) -> None:
         self._tls = tls
 
-    async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[memoryview]:
-        with calling(address):
-            reader = writer_to(address, self._tls).do_get(ticket(request), within(timeout_ns, request))
+    async def chunks(self, peer: Peer, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[memoryview]:
+        with calling(peer.address):
+            reader = writer_to(peer.address, self._tls, peer.name).do_get(ticket(request), within(timeout_ns, request))
             try:
                 if not reader.schema.equals(BYTES_SCHEMA):
                     raise pa.ArrowInvalid("not a segment's bytes")

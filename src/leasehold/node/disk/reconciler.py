@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from leasehold.core.catalog.shelf import BucketKey
 from leasehold.core.data.fetches import check_record
+from leasehold.core.data.write_access import Peer
 from leasehold.core.recovery.events import DiskComparison
 from leasehold.core.replicas.reconcile import Listing, OnDisk, Verified, to_clean
 from leasehold.core.replicas.replication import is_present
@@ -349,11 +350,11 @@ class Reconciler:
             return None
         return stored.segment
 
-    def _places(self, holders: Iterable[NodeId]) -> list[tuple[NodeId, str]]:
+    def _places(self, holders: Iterable[NodeId]) -> list[Peer]:
         """Where a segment can be fetched: first the node that gives the fewest to this one now."""
         nodes = self._agent.durable.nodes
         return [
-            (node, nodes[node].address)
+            Peer(node, nodes[node].address, nodes[node].name)
             for node in sorted(holders, key=lambda one: self._giving[one])
             if node != self._published.node and is_present(node, self._agent.durable) and node not in self._peers
         ]
@@ -377,7 +378,7 @@ class Reconciler:
         check_record(record)  # a size that none can have would hold up the others
         await self._in_pace(record.size_bytes)
         places = self._places(record.holders)
-        first = places[0][0] if places else None
+        first = places[0].node if places else None
         self._giving[first] += 1
         try:
             here = await self._disk.fetch(record, places, self._published.cluster_id, on_asked)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.data.peers import Chunk, Probed
+from leasehold.core.data.write_access import Peer
 from leasehold.core.words.codec import UNREADABLE, encode
 from leasehold.core.words.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Message, NodeStatus, SegmentStored
 from leasehold.limits.replication import FORWARD_CALL_NS
@@ -35,10 +36,10 @@ class FlightPeers:
         self._tls = tls
 
     @asynccontextmanager
-    async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
+    async def open(self, peer: Peer, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
         """Begins to forward a segment. The end raises the peer's reason, if it declined."""
-        with calling(address):
-            writer, answers = writer_to(address, self._tls).do_put(
+        with calling(peer.address):
+            writer, answers = writer_to(peer.address, self._tls, peer.name).do_put(
                 descriptor(ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS, ticket)
             )
             try:
@@ -46,13 +47,13 @@ class FlightPeers:
             finally:
                 writer.close()
 
-    async def is_answering(self, address: str, timeout_ns: int) -> bool:
-        """Whether the process there answers at all in time."""
-        return is_answering(address, timeout_ns, self._tls)
+    async def is_answering(self, peer: Peer, timeout_ns: int) -> bool:
+        """Whether its process answers at all in time."""
+        return is_answering(peer.address, timeout_ns, self._tls, peer.name)
 
-    async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
-        """What the process there says of its own state, asked by the sender of `ticket`."""
-        said = ask_health(address, timeout_ns, ticket, self._tls)
+    async def probe(self, peer: Peer, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+        """What its process says of its own state, asked by the sender of `ticket`."""
+        said = ask_health(peer.address, timeout_ns, ticket, self._tls, peer.name)
         if said is None:
             return Probed(is_answering=False)
         try:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Self
 
 from leasehold.core.data.fetches import fetch_segment
+from leasehold.core.data.write_access import Peer
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import FetchTicket
 from leasehold.core.words.records import SegmentRecord
@@ -74,22 +75,22 @@ class Sources:
         self.given: list[int] = []
         self.closed: list[str] = []
 
-    async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[bytes]:
+    async def chunks(self, peer: Peer, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[bytes]:
         assert (request.segment, request.node) == (RECORD.id, NodeId(0))
         assert timeout_ns > 0
         self.given.append(0)
         try:
             while True:
-                for start in range(0, len(self._chunks[address]), 10):
-                    chunk = self._chunks[address][start : start + 10]
+                for start in range(0, len(self._chunks[peer.address]), 10):
+                    chunk = self._chunks[peer.address][start : start + 10]
                     self.given[-1] += len(chunk)
                     yield chunk
-                if address == self._broken:
+                if peer.address == self._broken:
                     raise Unreachable("gone")
-                if address != self._endless:
+                if peer.address != self._endless:
                     return
         finally:
-            self.closed.append(address)
+            self.closed.append(peer.address)
 
 
 def fetched(sources: Sources) -> tuple[bool, list[File], list[tuple[NodeId, str | None]]]:
@@ -98,7 +99,7 @@ def fetched(sources: Sources) -> tuple[bool, list[File], list[tuple[NodeId, str 
     def on_asked(node: NodeId, error: LeaseholdError | None) -> None:
         asked.append((node, None if error is None else error.code))
 
-    places = [(NodeId(1), "a"), (NodeId(2), "b")]
+    places = [Peer(NodeId(1), "a", "n1"), Peer(NodeId(2), "b", "n2")]
     done = run(
         fetch_segment(disk, sources, RECORD, places, cluster_id=ClusterId("c"), asking=Published(), on_asked=on_asked)
     )

@@ -4,6 +4,7 @@ import pytest
 
 from leasehold.core.data.forwarding import Judgement, judge, judge_probed, patience_ns, probe_delay_ns
 from leasehold.core.data.peers import Peers, Probed
+from leasehold.core.data.write_access import Peer
 from leasehold.core.words.messages import NodeStatus
 from leasehold.limits.replication import (
     FORWARD_PATIENCE_MAX_NS,
@@ -59,11 +60,11 @@ def test_a_peer_that_has_not_said_that_it_takes_the_file_is_probed_early():
 
 
 def test_a_peer_gets_nothing_from_its_silence_to_its_answer():
-    one, three, answering = (1, "one"), (3, "three"), set()
+    one, three, answering = Peer(1, "one:1", "one"), Peer(3, "three:1", "three"), set()
 
     class Calls:
-        async def is_answering(self, address, timeout_ns):
-            return address in answering
+        async def is_answering(self, peer, timeout_ns):
+            return peer.name in answering
 
     class AtOnce(ThreadRuntime):
         def start(self, work, *, name, daemon=False):

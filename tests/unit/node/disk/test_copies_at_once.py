@@ -37,13 +37,13 @@ class SlowDisk(Disk):
 
     async def fetch(self, record: SegmentRecord, *rest: Any) -> bool:
         places, _, on_asked = rest
-        self.asked.append(places[0][0])
+        self.asked.append(places[0].node)
         self.at.append(now_ns())
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         await asyncio.sleep(FETCH_NS / SECOND_NS)
         self.under_way -= 1
-        on_asked(places[0][0], Unreachable("down", hint="start it") if self.fails else None)
+        on_asked(places[0].node, Unreachable("down", hint="start it") if self.fails else None)
         return not self.fails and await super().fetch(record)
 
 

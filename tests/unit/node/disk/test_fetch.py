@@ -10,6 +10,7 @@ import pytest
 from pyarrow import flight
 
 from leasehold.client.append import stage
+from leasehold.core.data.write_access import Peer
 from leasehold.core.words.messages import FetchTicket
 from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
@@ -34,8 +35,8 @@ def three(tmp_path: Path) -> Iterator[tuple[Cluster, SegmentRecord, Node]]:
         yield made, record, lacks
 
 
-def places(made: Cluster, record: SegmentRecord) -> list[tuple[NodeId, str]]:
-    return [(node, made.catalog.nodes[node].address) for node in record.holders]
+def places(made: Cluster, record: SegmentRecord) -> list[Peer]:
+    return [Peer(node, made.catalog.nodes[node].address, "") for node in record.holders]
 
 
 def path_on(node: Node, record: SegmentRecord) -> Path:
@@ -77,7 +78,7 @@ def test_a_wrong_copy_is_thrown_away_and_the_next_place_asked(three: tuple[Clust
 def test_places_that_are_gone_or_lack_it_are_passed_over(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     made, record, lacks = three
     made.node(record.holders[0]).files.trash(record.table, record.bucket, record.id)
-    gone = (NodeId(9), "127.0.0.1:1")
+    gone = Peer(NodeId(9), "127.0.0.1:1", "")
     assert not fetch_segment(lacks.files, record, [gone, *places(made, record)[:1]], CLUSTER, lacks.published)
     assert fetch_segment(lacks.files, record, [gone, *places(made, record)], CLUSTER, lacks.published)
 
@@ -151,7 +152,7 @@ def test_each_place_that_was_asked_is_told_of(three: tuple[Cluster, SegmentRecor
     assert fetch_segment(
         lacks.files,
         record,
-        [(NodeId(9), "127.0.0.1:1"), *places(made, record)],
+        [Peer(NodeId(9), "127.0.0.1:1", ""), *places(made, record)],
         CLUSTER,
         lacks.published,
         lambda node, error: asked.append((node, error and error.code)),
@@ -169,5 +170,5 @@ class Nothing(flight.FlightServerBase):
 def test_a_peer_that_sends_nonsense_is_passed_over(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     made, record, lacks = three
     with Nothing("grpc://127.0.0.1:0") as peer:
-        nonsense = (NodeId(9), f"127.0.0.1:{peer.port}")
+        nonsense = Peer(NodeId(9), f"127.0.0.1:{peer.port}", "")
         assert fetch_segment(lacks.files, record, [nonsense, *places(made, record)], CLUSTER, lacks.published)

@@ -13,6 +13,7 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
+from leasehold.core.data.write_access import Peer
 from leasehold.core.recovery.events import DiskComparison
 from leasehold.core.words import keys
 from leasehold.core.words.records import NodeRecord, SegmentRecord
@@ -170,7 +171,7 @@ def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, 
     """Has `before` called ahead of each fetch, on the thread that does it, with the nodes that it may ask."""
 
     def intercepted(files, record, places, *rest, **named):
-        before(record, [node for node, _ in places])
+        before(record, [one.node for one in places])
         return fetch_segment(files, record, places, *rest, **named)
 
     monkeypatch.setattr(segments, "fetch_segment", intercepted)
@@ -215,7 +216,7 @@ async def test_a_damaged_file_that_a_reader_met_is_missing_and_fetched_again(tmp
             fetch_segment(
                 made.node(1).files,
                 record,
-                [(node.id, address)],
+                [Peer(node.id, address, "")],
                 CLUSTER,
                 made.node(1).published,
                 lambda _node, error: asked.append(error),

@@ -16,7 +16,7 @@ from leasehold.core.data import appends
 from leasehold.core.data import forwarding as steps
 from leasehold.core.data.forwarding import ForwardLimits
 from leasehold.core.data.peers import Peers
-from leasehold.core.data.write_access import admit_forward
+from leasehold.core.data.write_access import Peer, admit_forward
 from leasehold.core.words import keys
 from leasehold.core.words.messages import ForwardTicket, Message, RowsEnd, StagedSegment
 from leasehold.ids import NodeId
@@ -76,7 +76,7 @@ def release_at_second_probe(
     """Answers probes so, and lets the peer go on at the second one; whom they asked."""
     asked: list[str] = []
 
-    def ask(address: str, timeout_ns: int, caller: Message, _tls: Tls | None) -> bytes | None:
+    def ask(address: str, timeout_ns: int, caller: Message, _tls: Tls | None, _name: str) -> bytes | None:
         asked.append(address)
         if len(asked) == 2:
             released.set()
@@ -128,8 +128,8 @@ class Probed(FlightPeers):
     def __init__(self, probe: Callable[[str], bool]) -> None:
         self._probe = probe
 
-    async def is_answering(self, address: str, timeout_ns: int) -> bool:
-        return self._probe(address)
+    async def is_answering(self, peer: Peer, timeout_ns: int) -> bool:
+        return self._probe(peer.address)
 
 
 def known_peers(probe: Callable[[str], bool], **limits: int) -> Peers:
@@ -146,7 +146,7 @@ def test_a_silent_peer_gets_nothing_until_it_answers() -> None:
         probed.release()
         return address in answering
 
-    one, other = (NodeId(1), "a:1"), (NodeId(2), "b:2")
+    one, other = Peer(NodeId(1), "a:1", "a"), Peer(NodeId(2), "b:2", "b")
     peers = known_peers(probe)
     peers.left_out(one)
     assert run(peers.worth_a_try([one, other], 1)) == [other]
@@ -167,7 +167,7 @@ def test_a_silent_peer_gets_nothing_until_it_answers() -> None:
 def test_a_silent_peer_that_nobody_has_probed_lately_is_probed_by_the_next_write() -> None:
     """So that the first write after a pause leaves nobody out who is back since."""
     answering: set[str] = set()
-    peers, one = known_peers(lambda address: address in answering, probes_max=0), (NodeId(1), "a:1")
+    peers, one = known_peers(lambda address: address in answering, probes_max=0), Peer(NodeId(1), "a:1", "a")
     peers.left_out(one)
     for thread in threading.enumerate():
         if thread.name == "probe of node 1":

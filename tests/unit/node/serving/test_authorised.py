@@ -9,6 +9,7 @@ from pyarrow import flight
 
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.catalog.plan import put
+from leasehold.core.data.write_access import Peer
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
@@ -277,7 +278,7 @@ def copied(made: Cluster, by: Published) -> str | None:
     segment, lacks = segment_of(made), made.node(2).files
     lacks.trash(segment.table, segment.bucket, segment.id)
     said: list[LeaseholdError | None] = []
-    places = [(made.node(1).id, made.catalog.nodes[made.node(1).id].address)]
+    places = [Peer(made.node(1).id, made.catalog.nodes[made.node(1).id].address, "")]
     fetch_segment(lacks, segment, places, CLUSTER, by, lambda _, error: said.append(error))
     (error,) = said
     return None if error is None else error.code
