@@ -18,16 +18,21 @@ import msgspec
 import psutil
 
 from bench.ddl import statement
-from bench.figures import Figure, Table, quantile, spread
-from bench.renewers import Phase, Seen
+from bench.figures import Figure, Table, median, quantile, spread
+from bench.renewers import Joined, Phase, Seen, node_name
 from bench.renewers import main as renewers
 from bench.threads import JOIN_SECONDS
 from leasehold.client.cluster import Cluster
+from leasehold.client.locate import COORDINATOR
+from leasehold.client.trust import TLS_FOLDER
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.local.certificates import LocalCertificates
 from leasehold.local.processes import LocalCluster
 
 CPU_AIM, P99_AIM_MS, RAMP_P99_MS = 0.6, 20.0, 200.0
+TLS_AIM = 0.15
+"""Of one core."""
 
 
 class Size(NamedTuple):
@@ -37,9 +42,11 @@ class Size(NamedTuple):
     steady_s: int = 20
     ramp_s: int = 5
     ramp: tuple[int, ...] = (4_000, 6_000, 8_000, 10_000, 12_000, 15_000, 20_000)
+    rounds: int = 3
+    """Steady loads with TLS and without, in turn."""
 
 
-SMALLEST = Size(nodes=3, steady_s=2, ramp_s=1, ramp=(10,))
+SMALLEST = Size(nodes=3, steady_s=2, ramp_s=1, ramp=(10,), rounds=1)
 
 
 class Window(msgspec.Struct, kw_only=True):
@@ -69,6 +76,11 @@ class Bench:
         self._pipe = pipe
         self.cluster = cluster
         self.count = count
+        used_s = _cpu_s(coordinator)
+        self.joins_per_s = count * SECOND_NS / msgspec.msgpack.decode(pipe.recv_bytes(), type=Joined).lasted_ns
+        self.join_cpu_ms = (_cpu_s(coordinator) - used_s) * 1_000 / count
+        """Of the coordinator, for a node that registers and opens its session."""
+        self.resident_mib = coordinator.memory_info().rss / 2**20
 
     @property
     def default_rate(self) -> float:
@@ -99,27 +111,30 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @contextmanager
-def many_nodes(count: int) -> Generator[Bench]:
+def many_nodes(count: int, *, tls: bool = False) -> Generator[Bench]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count * 2 + 1_000
     assert hard == resource.RLIM_INFINITY or hard >= wanted, f"{wanted} open files needed, `ulimit -Hn` says {hard}"
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))  # children inherit it
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
-        local = LocalCluster(Path(scratch))
+        local, certificates = LocalCluster(Path(scratch)), LocalCertificates(Path(scratch))
+        certificates.settle(tls, is_new=True)
+        if tls:
+            certificates.issue([node_name(number) for number in range(1, count + 1)], [COORDINATOR])
         address = local.start_coordinator(None)
         coordinator = local.coordinator.worker()
         assert coordinator is not None
         try:
-            with Cluster(address) as cluster:
+            with Cluster(address, tls=certificates.client) as cluster:
                 cluster.initialise()
+                bundles = Path(scratch) / TLS_FOLDER if tls else None
                 context = multiprocessing.get_context("spawn")
                 # Type checkers that think of every platform answer one of two kinds.
                 here, there = cast("tuple[Pipe, Pipe]", connection.Pipe())
-                process = context.Process(target=renewers, args=(there, address, count), daemon=True)
+                process = context.Process(target=renewers, args=(there, address, count, bundles), daemon=True)
                 process.start()
                 there.close()  # so that reading ends when that process does
                 try:
-                    here.recv_bytes()
                     yield Bench(coordinator, psutil.Process(process.pid), here, cluster, count)
                 finally:
                     here.close()
@@ -191,9 +206,40 @@ def most(bench: Bench, size: Size) -> Figure:
     )
 
 
+def beside(size: Size) -> list[Figure]:
+    """Joins and renewals of nodes with TLS, beside those of as many nodes without, in turn."""
+    with many_nodes(size.nodes) as plain, many_nodes(size.nodes, tls=True) as secure:
+        cores: dict[Bench, list[float]] = {secure: [], plain: []}
+        for number in range(size.rounds):
+            for one in (secure, plain) if number % 2 else (plain, secure):
+                window = one.phase(one.default_rate, size.steady_s)
+                assert window.seen.broken is None, window.seen.broken
+                cores[one].append(window.coordinator)
+    more = median(cores[secure]) - median(cores[plain])
+    texts = [
+        ("joins", [f"{one.joins_per_s:,.0f} per second" for one in cores]),
+        ("a join and a session, CPU of the coordinator", [f"{one.join_cpu_ms:.2f} ms" for one in cores]),
+        ("memory of the coordinator", [f"{one.resident_mib:,.0f} MiB" for one in cores]),
+    ]
+    return [
+        *(Figure(what=what, value=ours, peer=theirs, aim="report") for what, (ours, theirs) in texts),
+        Figure(
+            what=f"{size.nodes:,} nodes at default settings: coordinator",
+            value=spread(cores[secure], "cores"),
+            peer=spread(cores[plain], "cores"),
+            ratio=f"{more:+.2f} cores",
+            aim=f"at most {TLS_AIM:.2f} cores more",
+            holds=more <= TLS_AIM,
+        ),
+    ]
+
+
 def run(smallest: bool) -> list[Table]:
     size = SMALLEST if smallest else Size()
     with many_nodes(size.nodes) as bench:
         bench.phase(bench.default_rate, 1 if smallest else 3)
         figures = [*steady(bench, size.steady_s), *with_statements(bench, size.steady_s), most(bench, size)]
-    return [Table(title="Renewals: one coordinator, one TCP connection per node", figures=figures)]
+    return [
+        Table(title="Renewals: one coordinator, one TCP connection per node", figures=figures),
+        Table(title="Joins and renewals with TLS beside those without, in turn", figures=beside(size)),
+    ]

@@ -6,12 +6,16 @@ The streams are those of `bench/session_streams.py`. Registration goes through t
 import asyncio
 import gc
 import heapq
+import ssl
 from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
 
 import msgspec
 import uvloop
 
 from bench.session_streams import Stream
+from leasehold.certificates.files import IDENTITY
+from leasehold.certificates.names import CertificateRole
 from leasehold.core.lease.holder import (
     Applied,
     GrantReceived,
@@ -49,6 +53,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.rpc_client import GrpcConnection
+from leasehold.wire.tls import Tls, read_tls
 
 JOINING_AT_ONCE = 64
 
@@ -58,6 +63,12 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
     every_ns: int
     lasts_ns: int
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """How long all nodes took to register, each over a connection of its own, before they opened their sessions."""
+
+    lasted_ns: int
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -96,8 +107,11 @@ class Applying:
 class Node:
     """A session of one node: it renews as the production holder says, and applies what it is sent."""
 
-    def __init__(self, join: Join, incarnation: Incarnation, applied: Revision, lineage: LineageHash) -> None:
+    def __init__(
+        self, join: Join, incarnation: Incarnation, applied: Revision, lineage: LineageHash, tls: Tls | None
+    ) -> None:
         self._clock = BoottimeClock()
+        self._tls = tls
         self._join = join
         self._incarnation = incarnation
         self._applied = applied
@@ -121,7 +135,10 @@ class Node:
     async def open(self, address: str) -> SessionOpened:
         host, port = address.rsplit(":", 1)
         loop = asyncio.get_running_loop()
-        _, self.stream = await loop.create_connection(lambda: Stream(address, self._on_bytes), host, int(port))
+        secure = {} if self._tls is None else {"ssl": _context(self._tls), "server_hostname": _coordinator(self._tls)}
+        _, self.stream = await loop.create_connection(
+            lambda: Stream(address, self._on_bytes), host, int(port), **secure
+        )
         self.stream.send(
             OpenSession(
                 cluster_id=self._join.cluster_id,
@@ -215,12 +232,29 @@ class Node:
 APPLYING = Applying()
 
 
+def _context(tls: Tls) -> ssl.SSLContext:
+    """What a node shows and trusts, for a bare socket."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=tls.roots.decode())
+    context.load_cert_chain(Path(tls.bundle) / IDENTITY)
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _coordinator(tls: Tls) -> str:
+    return tls.server_name(CertificateRole.COORDINATOR)
+
+
+def node_name(number: int) -> str:
+    return f"node-{number}"
+
+
 # ---------------------------------------------------------------- all of them
 
 
-async def _join(connection: GrpcConnection, facts: ClusterFacts, number: int) -> tuple[Join, Incarnation]:
-    entropy = SystemEntropy()
-    name, address, token = f"node-{number}", f"127.0.0.1:{20_000 + number}", Token(entropy.hex_128())
+async def _join(coordinator: str, tls: Tls | None, facts: ClusterFacts, number: int) -> tuple[Join, Incarnation]:
+    entropy, connection = SystemEntropy(), GrpcConnection(coordinator, tls)
+    name, address, token = node_name(number), f"127.0.0.1:{20_000 + number}", Token(entropy.hex_128())
     ask = Allocate(cluster_id=facts.cluster_id, token=token, name=name, address=address)
     allocated = await connection.call(ask, timeout_ns=CALL_TIMEOUT_NS)
     assert isinstance(allocated, AllocateAnswer)
@@ -241,34 +275,45 @@ async def _join(connection: GrpcConnection, facts: ClusterFacts, number: int) ->
     )
     joined = await connection.call(join, timeout_ns=CALL_TIMEOUT_NS)
     assert isinstance(joined, JoinAnswer)
+    await connection.close()
     return join, joined.incarnation
 
 
-async def _open_all(address: str, count: int) -> list[Node]:
-    """Registers all nodes, reads the history once, then opens a session of each from the newest revision on."""
-    connection = GrpcConnection(address)
+async def _register_all(address: str, shown: list[Tls | None]) -> tuple[list[tuple[Join, Incarnation]], Joined]:
+    """Each node with the certificate that it shows."""
+    connection = GrpcConnection(address, shown[0])
     facts = await connection.call(WhoAreYou(), timeout_ns=CALL_TIMEOUT_NS)
     assert isinstance(facts, ClusterFacts)
+    await connection.close()
     joined: list[tuple[Join, Incarnation]] = []
+    count, began_ns = len(shown), BoottimeClock().now_ns()
     for first in range(1, count + 1, JOINING_AT_ONCE):
         numbers = range(first, min(first + JOINING_AT_ONCE, count + 1))
-        joined.extend(await asyncio.gather(*(_join(connection, facts, number) for number in numbers)))
-    await connection.close()
-    reader = Node(*joined[0], Revision(0), GENESIS)
+        joined.extend(await asyncio.gather(*(_join(address, shown[one - 1], facts, one) for one in numbers)))
+    return joined, Joined(lasted_ns=BoottimeClock().now_ns() - began_ns)
+
+
+async def _open_all(address: str, shown: list[Tls | None]) -> tuple[list[Node], Joined]:
+    """Registers all nodes, reads the history once, then opens a session of each from the newest revision on."""
+    joined, lasted = await _register_all(address, shown)
+    reader = Node(*joined[0], Revision(0), GENESIS, shown[0])
     latest = (await reader.open(address)).latest
     while reader.applied < latest:
         reader.advanced.clear()
         await reader.advanced.wait()
     assert reader.stream is not None
     reader.stream.close()
-    nodes = [Node(join, incarnation, reader.applied, reader.lineage) for join, incarnation in joined]
+    nodes = [
+        Node(join, incarnation, reader.applied, reader.lineage, tls)
+        for (join, incarnation), tls in zip(joined, shown, strict=True)
+    ]
     for node in nodes:
         await node.open(address)
     for node in nodes:
         node.finish()
     for node in nodes:
         await node.enter()
-    return nodes
+    return nodes, lasted
 
 
 async def _phase(nodes: list[Node], phase: Phase) -> Seen:
@@ -308,12 +353,12 @@ async def _renew(nodes: list[Node], phase: Phase, seen: Seen) -> None:
             raise ConnectionError(node.stream.broken)
 
 
-async def _serve(pipe: Pipe, address: str, count: int) -> None:
+async def _serve(pipe: Pipe, address: str, shown: list[Tls | None]) -> None:
     """Tells once all sessions are open, then carries out one phase after the other, until the pipe ends."""
-    nodes = await _open_all(address, count)
+    nodes, joined = await _open_all(address, shown)
     gc.collect()
     gc.freeze()
-    pipe.send_bytes(b"")
+    pipe.send_bytes(msgspec.msgpack.encode(joined))
     while phase := await asyncio.to_thread(_next_phase, pipe):
         pipe.send_bytes(msgspec.msgpack.encode(await _phase(nodes, phase)))
     for node in nodes:
@@ -328,6 +373,8 @@ def _next_phase(pipe: Pipe) -> Phase | None:
         return None
 
 
-def main(pipe: Pipe, address: str, count: int) -> None:
-    """The life of the process; the other end of `pipe` sends `Phase` and gets `Seen`."""
-    uvloop.run(_serve(pipe, address, count))
+def main(pipe: Pipe, address: str, count: int, bundles: Path | None) -> None:
+    """The life of the process; the other end of `pipe` gets `Joined`, then sends `Phase` and gets `Seen`. With
+    `bundles` each node shows the certificate of its name that is in there."""
+    shown = [None if bundles is None else read_tls(bundles / node_name(number)) for number in range(1, count + 1)]
+    uvloop.run(_serve(pipe, address, shown))

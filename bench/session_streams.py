@@ -26,10 +26,10 @@ def _text(value: str) -> bytes:
     return bytes([len(value)]) + value.encode()
 
 
-def _opening(authority: str) -> bytes:
+def _opening(authority: str, *, secure: bool) -> bytes:
     """Preface, settings, a wide window, and the headers of the call: no compression, no table."""
     headers = (
-        b"\x83\x86"  # :method POST, :scheme http
+        (b"\x83\x87" if secure else b"\x83\x86")  # :method POST, :scheme https or http
         + (b"\x04" + _text(SESSION))
         + (b"\x01" + _text(authority))
         + (b"\x0f\x10" + _text("application/grpc"))
@@ -57,7 +57,8 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
-        self._transport.write(_opening(self._authority))
+        secure = transport.get_extra_info("sslcontext") is not None
+        self._transport.write(_opening(self._authority, secure=secure))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.broken = self.broken or f"the connection ended: {exc}"
