@@ -1,8 +1,10 @@
 """A Spark job that shows and logs all that it can; `test_secrets.py` looks for secrets in it.
 
-Arguments: the cluster, a user, the password, and a folder for the event log.
+Arguments: the cluster, a folder for the event log, and a user with a password. Without these a file of credentials says
+who asks, and what Python sends to Java is logged too.
 """
 
+import logging
 import sys
 import urllib.request
 
@@ -11,7 +13,10 @@ from pyspark.errors import PySparkException
 from leasehold.spark import attach, session, table, view
 
 
-def main(cluster: str, user: str, password: str, folder: str) -> None:
+def main(cluster: str, folder: str, user: str | None = None, password: str | None = None) -> None:
+    if user is None:
+        logging.basicConfig(stream=sys.stderr)
+        logging.getLogger("py4j").setLevel(logging.DEBUG)
     spark = session(
         cluster=cluster,
         **{
@@ -24,11 +29,12 @@ def main(cluster: str, user: str, password: str, folder: str) -> None:
     )
     spark.sparkContext.setLogLevel("DEBUG")
     attach(spark, user=user, password=password)
+    login = {} if user is None or password is None else {"user": user, "password": password}
     frames = [
         spark.table("d_t"),
         table(spark, "d.t", user=user, password=password),
         view(spark, "d.v", user=user, password=password),
-        spark.read.format("leasehold").options(table="d.t", user=user, password=password).load(),
+        spark.read.format("leasehold").options(table="d.t", **login).load(),
     ]
     spark.sql("INSERT INTO d_t VALUES (1)")
     for frame in frames:

@@ -1,46 +1,91 @@
-"""What Spark shows, logs and keeps of a job holds no password, and no login that would still be accepted."""
+"""What Spark shows, logs and keeps of a job holds no password, no token, and no login that would still be accepted."""
 
+import base64
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leasehold.client.cluster import Cluster, connect
+from leasehold.client.credentials import CREDENTIALS_VARIABLE, find_credentials
 from leasehold.errors import Unauthenticated
 from leasehold.ids import LoginToken
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(300)]
 
 PASSWORD = "of-the-reader-and-nobody-else"
 HEX_128 = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+PICKLED = re.compile(r"j[A-Za-z0-9+/]+={0,2}")
 
 
-def test_a_job_shows_logs_and_keeps_no_secret(tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    with RunningCluster.start(tmp_path / "cluster", nodes=1, tls=True) as made:
-        with made.connect() as nobody:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """With a user u who may read and write d.t."""
+    with RunningCluster.start(tmp_path_factory.mktemp("secrets") / "cluster", nodes=1, tls=True) as running:
+        with running.connect() as nobody:
             nobody.sql("CREATE USER root PASSWORD 'root'")
-        with connect(made.directory, user="root", password="root") as root:
+        with connect(running.directory, user="root", password="root") as root:
             root.sql("CREATE DATABASE d")
             root.sql("CREATE TABLE d.t (a BIGINT)")
             root.sql("CREATE VIEW d.v AS SELECT a FROM d.t")
             root.sql(f"CREATE USER u PASSWORD '{PASSWORD}'")
             root.sql("GRANT SELECT, INSERT ON DATABASE d TO u")
-        job = Path(__file__).with_name("secrets_job.py")
-        arguments = [sys.executable, str(job), str(made.directory), "u", PASSWORD, str(events)]
-        ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=200)
-        assert ran.returncode == 0, ran.stderr[-4_000:]
-        kept = {str(one): one.read_text() for one in events.rglob("*") if one.is_file()}
-        assert kept
-        shown = {"output": ran.stdout, "log": ran.stderr, **kept}
-        assert "DEBUG" in ran.stderr
-        assert "physicalPlanDescription" in "".join(kept.values())
-        for where, text in shown.items():
-            assert PASSWORD not in text, where
-            for one in set(HEX_128.findall(text)):
-                with Cluster(made.directory, token=LoginToken(one)) as client, pytest.raises(Unauthenticated):
-                    client.facts("d.t")
+        yield running
+
+
+def told_by_job(made: RunningCluster, events: Path, *login: str, **variables: str) -> dict[str, str]:
+    """What the job shows, logs and keeps, by its place."""
+    events.mkdir()
+    job = Path(__file__).with_name("secrets_job.py")
+    arguments = [sys.executable, str(job), str(made.directory), str(events), *login]
+    environment = os.environ | variables
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=200, env=environment)
+    assert ran.returncode == 0, ran.stderr[-4_000:]
+    kept = {str(one): one.read_text() for one in events.rglob("*") if one.is_file()}
+    assert kept
+    assert "DEBUG" in ran.stderr
+    assert "physicalPlanDescription" in "".join(kept.values())
+    return {"output": ran.stdout, "log": ran.stderr, **kept}
+
+
+def accepts_no_login_of(made: RunningCluster, text: str) -> None:
+    for one in set(HEX_128.findall(text)):
+        with Cluster(made.directory, token=LoginToken(one)) as client, pytest.raises(Unauthenticated):
+            client.facts("d.t")
+
+
+def test_a_job_shows_logs_and_keeps_no_secret(made: RunningCluster, tmp_path: Path) -> None:
+    for where, text in told_by_job(made, tmp_path / "events", "u", PASSWORD).items():
+        assert PASSWORD not in text, where
+        accepts_no_login_of(made, text)
+
+
+def test_with_a_file_of_credentials_there_is_no_secret_in_what_python_sends_to_java(
+    made: RunningCluster, tmp_path: Path
+) -> None:
+    """py4j logs it at DEBUG, pickled objects in Base64."""
+    file = tmp_path / "u.json"
+    made_token = ["token", "create", "job", "--for", "u", "--to", str(file), "--user", "u"]
+    assert leasehold(*made_token, directory=made.directory, LEASEHOLD_PASSWORD=PASSWORD).code == 0
+    credentials = find_credentials(file)
+    assert credentials is not None
+    told = told_by_job(made, tmp_path / "events", **{CREDENTIALS_VARIABLE: str(file)})
+    sent = "".join(decoded(told["log"]))
+    assert "LeaseholdSource" in sent, "the pickled source is in there"
+    for where, text in (*told.items(), ("pickled", sent)):
+        assert credentials.token not in text, where
+        assert PASSWORD not in text, where
+        accepts_no_login_of(made, text)
+
+
+def decoded(log: str) -> Iterator[str]:
+    """What is in Base64 in the commands of py4j: a `j` stands before it, on a line of its own."""
+    for line in log.splitlines():
+        if PICKLED.fullmatch(line):
+            yield base64.b64decode(line[1:]).decode(errors="replace")
