@@ -27,8 +27,8 @@ def doctor(
     coordinator: Annotated[bool, typer.Option("--coordinator", help="It is that of a coordinator.")] = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Try what a process needs from this host: its files, ports, names, other processes and gossip. Exit 1 if something
-    is wrong.
+    """Try what a process needs from this host: its files, ports, names, other processes, gossip and clocks. Exit 1 if
+    something is wrong.
 
     Run it as the user of the process and on its machine, before the process starts or while it runs. Nothing is
     changed. --node or --coordinator is needed where the file has no key that only one of them has.
