@@ -109,7 +109,8 @@ def test_a_recovered_cluster_goes_on_with_its_certificates(tmp_path: Path) -> No
         with small.connect() as owner:
             owner.sql("CREATE DATABASE kept")
         small.stop()
-        assert leasehold("recover", "--dir", str(small.local.coordinator.directory)).code == 0
+        where = str(small.local.coordinator.directory)
+        assert leasehold("recover", "--dir", where, "--longest-lease", "3s").code == 0
         small.local.up(1, 1, None, tls=True)
         small.wait_until_active()
         with small.connect() as owner:
