@@ -135,9 +135,9 @@ class Node:
     async def open(self, address: str) -> SessionOpened:
         host, port = address.rsplit(":", 1)
         loop = asyncio.get_running_loop()
-        secure = {} if self._tls is None else {"ssl": _context(self._tls), "server_hostname": _coordinator(self._tls)}
+        context, name = (None, None) if self._tls is None else (_context(self._tls), _coordinator(self._tls))
         _, self.stream = await loop.create_connection(
-            lambda: Stream(address, self._on_bytes), host, int(port), **secure
+            lambda: Stream(address, self._on_bytes), host, int(port), ssl=context, server_hostname=name
         )
         self.stream.send(
             OpenSession(
