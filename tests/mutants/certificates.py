@@ -152,10 +152,26 @@ MUTANTS = (
         invariant="INV-ID-2",
         rule="a node passes rows on to its peers, and fetches segments from them, by the names in the catalog",
         edits=(
-            Edit("FlightPeers.open", "self._tls, peer.name", "self._tls"),
-            Edit("FlightPeers.is_answering", "self._tls, peer.name", "self._tls"),
-            Edit("FlightPeers.probe", "self._tls, peer.name", "self._tls"),
-            Edit("FlightCopies.chunks", "self._tls, peer.name", "self._tls"),
+            Edit(
+                "FlightPeers.open",
+                "writer_to(peer.address, self._tls, peer.name)",
+                "writer_to(peer.address, self._tls)",
+            ),
+            Edit(
+                "FlightPeers.is_answering",
+                "is_answering(peer.address, timeout_ns, self._tls, peer.name)",
+                "is_answering(peer.address, timeout_ns, self._tls)",
+            ),
+            Edit(
+                "FlightPeers.probe",
+                "ask_health(peer.address, timeout_ns, ticket, self._tls, peer.name)",
+                "ask_health(peer.address, timeout_ns, ticket, self._tls)",
+            ),
+            Edit(
+                "FlightCopies.chunks",
+                "writer_to(peer.address, self._tls, peer.name)",
+                "writer_to(peer.address, self._tls)",
+            ),
         ),
         hunters=(PEERS,),
         unseen="a random cluster has no certificates",
