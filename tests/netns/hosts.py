@@ -31,6 +31,8 @@ PROBE_SECONDS = 0.05
 """A packet between two of these hosts is there before its sender goes on; so long one that is lost is waited for."""
 
 _CLONE_NEWNET = 0x40000000
+_EVERY_PROTOCOL = 0x0003
+"""ETH_P_ALL of linux/if_ether.h."""
 _OF_A_RUN = re.compile(rf"{PREFIX}-(\d+)-(\d+)-[a-z0-9-]+")
 _numbers = itertools.count(1)
 
@@ -53,6 +55,15 @@ class Host:
     def command(self, *words: str) -> list[str]:
         """`words` as a command that runs on this host, in the process that is started: its pid is the command's."""
         return ["ip", "netns", "exec", self.namespace, *words]
+
+    def recorder(self) -> socket.socket:
+        """A socket that gets a copy of each packet that this host sends or receives, from its IP header on."""
+
+        def make() -> socket.socket:
+            _enter(self.namespace)
+            return socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_EVERY_PROTOCOL))
+
+        return _in_a_thread(make)
 
     def socket(self, kind: socket.SocketKind) -> socket.socket:
         """A socket of this host; whoever in this process uses it, it stays there."""
@@ -92,6 +103,11 @@ class Hosts:
 
     def __getitem__(self, name: str) -> Host:
         return self._hosts[name]
+
+    @property
+    def router(self) -> Host:
+        """All that one host sends to another passes here."""
+        return Host(ROUTER, ROUTER_ADDRESS, self._router)
 
     # ------------------------------------------------------------ faults
 
