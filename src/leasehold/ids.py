@@ -47,6 +47,8 @@ Nonce = NewType("Nonce", str)
 """128 random bits in hex, one attempt to join."""
 LoginToken = NewType("LoginToken", str)
 """128 random bits in hex: whoever holds it has logged in. A secret."""
+ApplicationSecret = NewType("ApplicationSecret", str)
+"""128 random bits in hex: whoever holds it renews and ends the delegated logins of a Spark application. A secret."""
 UserToken = NewType("UserToken", str)
 """256 random bits as text: whoever holds it may log in as its user. A secret."""
 StatementId = NewType("StatementId", str)

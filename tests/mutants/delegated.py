@@ -4,6 +4,7 @@ from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 UNIT = "tests/unit/core/access/test_delegation.py"
+PEOPLE = "tests/unit/coordinator/people/test_delegated_logins.py"
 WORLD = "tests/sim/test_delegated.py"
 OPENS = f"{WORLD}::test_a_delegated_login_opens_one_table_to_read_or_to_write_and_nothing_else"
 NODE = f"{UNIT}::test_a_node_takes_it_for_its_table_its_views_and_its_transaction"
@@ -95,6 +96,33 @@ MUTANTS = (
         "a delegated login ends a day after it was made",
         Edit("delegated_logins_expired", "limits.expires_us <= wall_us", "False"),
         f"{UNIT}::test_it_expires_after_a_day",
+    ),
+    _mutant(
+        "a delegated login that outlives a killed driver",
+        "a delegated login of an application expires soon, unless its driver renews it",
+        Edit(
+            "record_delegated_login",
+            "wall_us + DELEGATED_TTL_NS // 1_000 if request.application else last_us",
+            "last_us",
+        ),
+        f"{UNIT}::test_that_of_an_application_expires_soon_and_is_renewed_for_a_day",
+        f"{PEOPLE}::test_the_logins_of_a_driver_that_was_killed_end_soon_whoever_leads",
+    ),
+    _mutant(
+        "a delegated login that is renewed for ever",
+        "no renewal lets a delegated login live longer than a day",
+        Edit(
+            "delegated_logins_renewed",
+            "min(wall_us + DELEGATED_TTL_NS // 1_000, record.limits.last_us)",
+            "wall_us + DELEGATED_TTL_NS // 1_000",
+        ),
+        f"{UNIT}::test_that_of_an_application_expires_soon_and_is_renewed_for_a_day",
+    ),
+    _mutant(
+        "a delegated login that outlives its driver",
+        "a driver that stops ends the delegated logins of its application",
+        Edit("Logins.renew", "request.ends", "False"),
+        f"{PEOPLE}::test_a_driver_keeps_the_logins_of_its_application_and_ends_them",
     ),
     _mutant(
         "a delegated login for a transaction of another table",

@@ -20,7 +20,9 @@ from leasehold.core.words.messages import (
     DelegateLogin,
     LoggedIn,
     LoggedOut,
+    LoginsRenewed,
     LogOut,
+    RenewLogins,
     Rows,
     ScanPlan,
     StagedSegment,
@@ -31,7 +33,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import Field, TransactionState, ViewColumn
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Refused, Unreachable
-from leasehold.ids import ObjectId, Revision, StatementId, TransactionId
+from leasehold.ids import ApplicationSecret, ObjectId, Revision, StatementId, TransactionId
 from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
 from leasehold.limits.people import LOG_OUT_TIMEOUT_NS
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
@@ -114,11 +116,19 @@ class Cluster(Coordinators):
         )
 
     def delegate(
-        self, table: ObjectId, *, through: tuple[ObjectId, ...] = (), transaction: TransactionId | None = None
+        self,
+        table: ObjectId,
+        *,
+        through: tuple[ObjectId, ...] = (),
+        transaction: TransactionId | None = None,
+        application: bytes = b"",
     ) -> LoggedIn:
         """A login for processes on other machines, to read the table through these views or, with an open
-        `transaction`, to write to it. It does not end with this connection. Only where there are users."""
-        request = DelegateLogin(cluster_id=None, table=table, through=through, transaction=transaction)
+        `transaction`, to write to it. It does not end with this connection. If the hash of the secret of an
+        `application` is given, the login ends unless `renew_logins` renews it. Only where there are users."""
+        request = DelegateLogin(
+            cluster_id=None, table=table, through=through, transaction=transaction, application=application
+        )
         return run(self._client.until_answered(self._client.question(request, LoggedIn), self.asking))
 
     def end_login(self) -> None:
@@ -128,6 +138,17 @@ class Cluster(Coordinators):
             request = LogOut(cluster_id=None, token=self.token)
             with contextlib.suppress(LeaseholdError):
                 run(self._client.ask_once(request, LoggedOut, LOG_OUT_TIMEOUT_NS))
+
+    def renew_logins(self, application: ApplicationSecret) -> None:
+        """Lets the delegated logins of an application hold for DELEGATED_TTL_NS from now on."""
+        request = RenewLogins(cluster_id=None, application=application)
+        run(self._client.until_answered(self._client.question(request, LoginsRenewed), self.asking))
+
+    def end_logins(self, application: ApplicationSecret) -> None:
+        """Ends the delegated logins of an application. Asks once, and ignores errors: they would end by themselves."""
+        request = RenewLogins(cluster_id=None, application=application, ends=True)
+        with contextlib.suppress(LeaseholdError):
+            run(self._client.ask_once(request, LoginsRenewed, LOG_OUT_TIMEOUT_NS))
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         if kind_of(text) is not StatementKind.INSERT:

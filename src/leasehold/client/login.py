@@ -16,7 +16,7 @@ from leasehold.client.credentials import Credentials
 from leasehold.client.threads import THREADS
 from leasehold.client.trust import TLS_VARIABLE
 from leasehold.core.data.coordinator_calls import LoginCalls
-from leasehold.core.words.messages import AnyLogin, ClientRequest, Execute, LogOut, Message
+from leasehold.core.words.messages import AnyLogin, ClientRequest, Execute, LogOut, Message, RenewLogins
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import LoginToken
@@ -47,7 +47,7 @@ class _ProvenConnection:
             )
         if self._check is not None and is_secret:
             asked_ns = THREADS.now_ns()
-            if isinstance(request, AnyLogin | LogOut) or asked_ns >= self._proven_until_ns:
+            if isinstance(request, AnyLogin | RenewLogins | LogOut) or asked_ns >= self._proven_until_ns:
                 try:
                     self._check(self.connection, min(CALL_TIMEOUT_NS, timeout_ns))
                 except Unreachable as error:
@@ -122,6 +122,6 @@ class LoginConnection:
 
 
 def _is_secret(request: Message) -> bool:
-    if isinstance(request, AnyLogin | LogOut | Execute):
+    if isinstance(request, AnyLogin | RenewLogins | LogOut | Execute):
         return True
     return isinstance(request, ClientRequest) and request.login is not None

@@ -242,12 +242,10 @@ class Leader:
                 return self._sessions.process_ended(request)
             case messages.ReportCoordinator():
                 return await self._roster.take(request)
-            case messages.Login() | messages.LogInByToken() | messages.LogInByCertificate():
-                return await self._logins.log_in(request, PEER.get(), CALLER.get())
-            case messages.DelegateLogin():
-                return await self._logins.delegate(request)
-            case messages.LogOut():
-                return await self._logins.log_out(request)
+            case messages.Login() | messages.LogInByToken() | messages.LogInByCertificate() | messages.LogOut():
+                return await self._logins.answer(request, PEER.get(), CALLER.get())
+            case messages.DelegateLogin() | messages.RenewLogins():
+                return await self._logins.answer(request, PEER.get(), CALLER.get())
             case messages.AskStatus():
                 status = self._overview.status(self._writer.catalog, self._clock.now_ns())
                 return msgspec.structs.replace(status, clock_ahead_ns=self._wall.ahead_ns)
@@ -330,7 +328,7 @@ class Leader:
 
     async def _settled(self, request: Message) -> None:
         """Returns once a client may be answered: it may have heard of what is under way from a follower."""
-        if isinstance(request, messages.ClientRequest | messages.AnyLogin | messages.LogOut):
+        if isinstance(request, messages.ClientRequest | messages.AnyLogin | messages.RenewLogins | messages.LogOut):
             await self._writer.settled()
 
     def _admit(self, request: Message) -> None:

@@ -35,3 +35,7 @@ COORDINATOR_PROOF_NS: Final = SECOND_NS
 """How long a client relies on a coordinator's proof before it asks for another one."""
 LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
 """How long a login holds, from when the leader made it or found it."""
+DELEGATED_TTL_NS: Final = 30 * 60 * SECOND_NS
+"""How long a delegated login of an application holds after its driver has renewed it."""
+DELEGATED_RENEW_NS: Final = 5 * 60 * SECOND_NS
+"""How often a driver renews them."""

@@ -137,6 +137,8 @@ assert metastorage.RETENTION_HOLD_NS > 10 * metastorage.COMPACTION_INTERVAL_NS, 
 )
 
 assert people.WRONG_PASSWORD_REST_MAX_NS < clients.CALL_TIMEOUT_NS, "whoever waits hears the answer"
+assert 3 * people.DELEGATED_RENEW_NS < people.DELEGATED_TTL_NS < people.LOGIN_TTL_NS, "a driver may miss two turns"
+assert people.LOGINS_PER_USER_MAX < metastorage.TRANSACTION_OPERATIONS_MAX, "one transaction renews or ends them all"
 
 assert vault.VAULT_STAGED_KEYS_MAX > vault.VAULT_BATCH_REVISIONS_MAX
 assert vault.VAULT_SCRUB_INTERVAL_NS < vault.VAULT_SCRUB_REST_NS

@@ -29,12 +29,17 @@ class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_for(
-    cluster: Cluster, table: ObjectId, *, through: tuple[ObjectId, ...] = (), transaction: TransactionId | None = None
+    cluster: Cluster,
+    table: ObjectId,
+    *,
+    application: bytes,
+    through: tuple[ObjectId, ...] = (),
+    transaction: TransactionId | None = None,
 ) -> ClusterEntry:
-    """For reading the table through these views or, with a transaction, for writing to it."""
+    """For reading the table through these views or, with a transaction, for writing to it; `application` renews it."""
     if cluster.token is None:
         return ClusterEntry(address=cluster.address, tls=cluster.trusted, token=None)
-    login = cluster.delegate(table, through=through, transaction=transaction)
+    login = cluster.delegate(table, through=through, transaction=transaction, application=application)
     shown = None if cluster.tls is None else cluster.tls.now()
     tls = cluster.trusted if shown is None else Tls(authority=shown.authority, roots=shown.roots)
     return ClusterEntry(address=cluster.address, tls=tls, token=login.token, revision=login.revision)

@@ -23,6 +23,7 @@ from leasehold.errors import AlreadyExists, BadSettings
 from leasehold.limits.processes import JAVA_ANSWER_NS
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.limits.units import SECOND_NS
+from leasehold.spark.application import application_of
 from leasehold.spark.source import (
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
@@ -122,7 +123,7 @@ def session(
     file = _file(spark)
     target = anchored(cluster or default_cluster(file))
     spark.conf.set(CLUSTER_SETTING, target)
-    spark.dataSource.register(bound_to(target, file, _PASSWORDS))
+    _register(spark, target, file)
     return spark
 
 
@@ -235,9 +236,16 @@ def _credentials(spark: SparkSession, target: str, user: str | None, password: s
     if user is not None and password is not None and _PASSWORDS.get((target, user)) != password:
         _PASSWORDS[target, user] = password
         known = spark.conf.get(CLUSTER_SETTING, None) or default_cluster(file)
-        spark.dataSource.register(bound_to(anchored(known), file, _PASSWORDS))
+        _register(spark, anchored(known), file)
     given = {USER_OPTION: user, CREDENTIALS_OPTION: file}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _register(spark: SparkSession, target: str, file: str | None) -> None:
+    """Makes the source of the session one that knows all this."""
+    application = application_of(spark.sparkContext)
+    application.keep(target, file)
+    spark.dataSource.register(bound_to(target, file, _PASSWORDS, application.id))
 
 
 def _quoted(text: str) -> str:

@@ -68,6 +68,8 @@ class LeaseholdSource(DataSource):
 
     default_cluster: ClassVar[str | None] = None
     default_credentials: ClassVar[str | None] = None
+    application: ClassVar[bytes] = b""
+    """The hash of the secret with which the session's driver renews logins; empty for a source without a session."""
     passwords: ClassVar[Mapping[tuple[str, str], str]] = {}
     """Those that the session was given, by cluster and user."""
 
@@ -85,7 +87,7 @@ class LeaseholdSource(DataSource):
         """A reader of the columns of `schema`."""
         with readable(table := self._table()), self._cluster() as cluster:
             facts, through = cluster.facts(table), self._through()
-            entry = entry_for(cluster, facts.table, through=through)
+            entry = entry_for(cluster, facts.table, application=self._application(), through=through)
             return LeaseholdReader(entry=entry, table=table, through=through, schema=schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
@@ -105,7 +107,7 @@ class LeaseholdSource(DataSource):
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)
             with aborted_on_error(cluster, facts, transaction):
-                entry = entry_for(cluster, facts.table, transaction=transaction)
+                entry = entry_for(cluster, facts.table, application=self._application(), transaction=transaction)
             return LeaseholdSink(
                 entry=entry,
                 facts=encode(facts),
@@ -131,6 +133,10 @@ class LeaseholdSource(DataSource):
     def _credentials(self) -> str | None:
         return self.options.get(CREDENTIALS_OPTION) or self.default_credentials
 
+    def _application(self) -> bytes:
+        """Of the driver, which renews the logins at the clusters of its sessions and at no other."""
+        return self.application if self._target() == self.default_cluster else b""
+
     def _target(self) -> str:
         """Asked only where Spark plans: workers have other working directories, and may be on other machines."""
         return self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster(self._credentials())
@@ -149,16 +155,17 @@ def anchored(target: str | Path) -> str:
 
 
 def bound_to(
-    cluster: str, credentials: str | None, known_passwords: Mapping[tuple[str, str], str]
+    cluster: str, credentials: str | None, known_passwords: Mapping[tuple[str, str], str], application_id: bytes
 ) -> type[LeaseholdSource]:
-    """The source with the cluster, the file of credentials and the passwords of a session. It is a new class, so that
-    Spark pickles it whole."""
+    """The source with the cluster, the file of credentials, the passwords and the application of a session. It is a new
+    class, so that Spark pickles it whole."""
 
     class BoundSource(LeaseholdSource):
         """A `LeaseholdSource` whose session names the cluster."""
 
         default_cluster = cluster
         default_credentials = credentials
+        application = application_id
         passwords: ClassVar = dict(known_passwords)
 
     return BoundSource

@@ -1,8 +1,10 @@
 """What Spark shows, logs and keeps of a job holds no password, no token, and no login that would still be accepted."""
 
 import base64
+import contextlib
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,10 @@ import pytest
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CREDENTIALS_VARIABLE, find_credentials
+from leasehold.client.locate import COORDINATOR
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import LoginRecord
 from leasehold.errors import Unauthenticated
 from leasehold.ids import LoginToken
 from tests.e2e.cluster import RunningCluster
@@ -20,8 +26,20 @@ from tests.e2e.command import leasehold
 pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(300)]
 
 PASSWORD = "of-the-reader-and-nobody-else"
+FRAMES = 4
+"""What the job reads; it also writes."""
 HEX_128 = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 PICKLED = re.compile(r"j[A-Za-z0-9+/]+={0,2}")
+
+
+def delegated_logins(directory: Path) -> tuple[int, int]:
+    """How many delegated logins a coordinator's meta storage tells of, and how many of them have not ended."""
+    query = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY revision"
+    with contextlib.closing(sqlite3.connect(f"file:{directory / 'meta.db'}?mode=ro", uri=True)) as connection:
+        rows = connection.execute(query, (keys.LOGINS, keys.LOGINS + b"~")).fetchall()
+    limited = {key for key, value in rows if value is not None and decode_record(LoginRecord, value).limits is not None}
+    newest = dict(rows)
+    return len(limited), sum(newest[key] is not None for key in limited)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +79,12 @@ def accepts_no_login_of(made: RunningCluster, text: str) -> None:
 
 
 def test_a_job_shows_logs_and_keeps_no_secret(made: RunningCluster, tmp_path: Path) -> None:
-    for where, text in told_by_job(made, tmp_path / "events", "u", PASSWORD).items():
+    before, _ = delegated_logins(made.directory / COORDINATOR)
+    told = told_by_job(made, tmp_path / "events", "u", PASSWORD)
+    after, left = delegated_logins(made.directory / COORDINATOR)
+    assert after - before > FRAMES
+    assert left == 0, "they end with the application"
+    for where, text in told.items():
         assert PASSWORD not in text, where
         accepts_no_login_of(made, text)
 

@@ -16,9 +16,10 @@ from leasehold.client.credentials import CredentialsFile, write_credentials
 from leasehold.client.trust import TLS_FOLDER
 from leasehold.errors import Forbidden, Unauthenticated, WrongPassword
 from leasehold.spark import attach, session, table, view
+from leasehold.spark.application import application_of
 from leasehold.spark.session import CLUSTER_SETTING, CREDENTIALS_SETTING
 from leasehold.spark.sink import LeaseholdSink
-from leasehold.spark.source import LeaseholdReader, LeaseholdSource
+from leasehold.spark.source import LeaseholdReader, LeaseholdSource, bound_to
 from tests.e2e.cluster import RunningCluster
 
 pytestmark = pytest.mark.spark
@@ -119,6 +120,43 @@ def test_the_login_of_the_workers_is_for_their_table_alone_and_ends_with_the_wri
             worker.facts("d.t")
         writes = source.writer(schema, overwrite=False)
     writes.abort([])
+
+
+class FakeContext:
+    """As much of a SparkContext as an application knows."""
+
+    applicationId = "app-of-a-test"  # noqa: N815 - Spark's word
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_the_logins_of_an_application_are_renewed_and_end_with_its_context(guarded: RunningCluster) -> None:
+    context: Any = FakeContext()
+    application = application_of(context)
+    assert application_of(context) is application
+    application.keep(str(guarded.directory), None)
+    made = bound_to(str(guarded.directory), None, {}, application.id)
+    source, stranger = made(options(guarded)), LeaseholdSource(options(guarded))
+    schema = source.schema()
+    ours, other = source.reader(schema), stranger.reader(schema)
+    writes = source.writer(schema, overwrite=False)
+    application.renew()
+    for one in (ours, other, writes):
+        with one._entry.connect() as worker:
+            assert worker.facts("d.t").name == "d.t"
+    context.stop()
+    assert context.is_stopped
+    for one in (ours, writes):
+        with one._entry.connect() as worker, pytest.raises(Unauthenticated, match="this login has ended"):
+            worker.facts("d.t")
+    with other._entry.connect() as worker:
+        assert worker.facts("d.t").name == "d.t"
+    assert application_of(context) is not application
+    context.stop()
 
 
 def test_what_goes_to_the_workers_is_heard_once_the_driver_has_closed(guarded: RunningCluster) -> None:

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import Caller
 from leasehold.core.access.logins import (
+    delegated_logins,
     delegated_logins_expired,
+    delegated_logins_renewed,
     find_user,
     logins_ended,
     record_delegated_login,
@@ -37,7 +39,10 @@ from leasehold.core.words.messages import (
     Login,
     LogInByCertificate,
     LogInByToken,
+    LoginsRenewed,
     LogOut,
+    Message,
+    RenewLogins,
 )
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import PrincipalRecord
@@ -48,6 +53,8 @@ from leasehold.ids import LoginToken
 from leasehold.limits.people import LOGIN_TTL_NS, PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX
 from leasehold.wire.ports import Clock, Entropy, Passwords
+
+LoginRequest: TypeAlias = AnyLogin | DelegateLogin | RenewLogins | LogOut
 
 _NEW_PASSWORD: Final = NameHash(b"")
 """The name in the queue for new passwords, which come from users who have logged in."""
@@ -100,6 +107,18 @@ class Logins:
             case _:
                 assert_never(request)
 
+    async def answer(self, request: LoginRequest, peer: str, caller: Caller | None) -> Message:
+        """What one of the methods below answers."""
+        match request:
+            case DelegateLogin():
+                return await self.delegate(request)
+            case RenewLogins():
+                return await self.renew(request)
+            case LogOut():
+                return await self.log_out(request)
+            case _:
+                return await self.log_in(request, peer, caller)
+
     async def delegate(self, request: DelegateLogin) -> LoggedIn:
         """Answers the token of a login with limits (`core/access/delegation.py`). Raises `Unauthenticated`,
         `Forbidden`, `Refused` (NO_USERS, TRANSACTION_UNKNOWN)."""
@@ -136,6 +155,19 @@ class Logins:
         """Ends the login with this token; idempotent."""
         ended = [hash_secret(request.token)]
         return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
+
+    async def renew(self, request: RenewLogins) -> LoginsRenewed:
+        """Lets the delegated logins of an application live on, or ends them; idempotent."""
+        application = hash_secret(request.application)
+
+        def changes(catalog: Catalog) -> tuple[Change, ...]:
+            if request.ends:
+                return logins_ended(delegated_logins(application, catalog), catalog)
+            return delegated_logins_renewed(application, catalog, self._wall_us())
+
+        if application not in self._writer.catalog.applications:
+            return LoginsRenewed(revision=self._writer.catalog.revision)  # a guess takes no place among the writes
+        return LoginsRenewed(revision=await self._writer.submit(changes))
 
     async def expire(self) -> None:
         """Ends the logins that this leader has known for LOGIN_TTL_NS, and the tokens that have expired."""

@@ -17,7 +17,7 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import LoginLimits, LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
 from leasehold.errors import Unauthenticated, WrongPassword, WrongUserToken
 from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken, is_user_token
-from leasehold.limits.people import LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX
+from leasehold.limits.people import DELEGATED_TTL_NS, LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
 
@@ -92,11 +92,14 @@ def record_delegated_login(
     check_delegation(request, catalog)
     assert request.login is not None, "`check_request` has found its user"
     parent = catalog.logins[hash_secret(request.login)]
+    last_us = wall_us + LOGIN_TTL_NS // 1_000
     limits = LoginLimits(
         table=request.table,
         through=request.through,
         transaction=request.transaction,
-        expires_us=wall_us + LOGIN_TTL_NS // 1_000,
+        expires_us=wall_us + DELEGATED_TTL_NS // 1_000 if request.application else last_us,
+        application=request.application,
+        last_us=last_us if request.application else 0,
     )
     return _login(
         token,
@@ -171,6 +174,24 @@ def tokens_ended(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
     """Ends the tokens that have expired."""
     expired = [one for one in catalog.tokens.values() if _has_expired(one, wall_us)]
     return tuple(change for one in expired for change in end_token(one, catalog))
+
+
+def delegated_logins_renewed(application: bytes, catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
+    """Lets the delegated logins of an application hold for DELEGATED_TTL_NS from now on, but none beyond its end."""
+    changes: list[Change] = []
+    for token_hash in delegated_logins(application, catalog):
+        record = catalog.logins[token_hash]
+        assert record.limits is not None, "a login without limits is of no application"
+        expires_us = min(wall_us + DELEGATED_TTL_NS // 1_000, record.limits.last_us)
+        if expires_us > record.limits.expires_us:
+            limits = msgspec.structs.replace(record.limits, expires_us=expires_us)
+            changes.append(put(keys.login(token_hash), msgspec.structs.replace(record, limits=limits)))
+    return tuple(changes)
+
+
+def delegated_logins(application: bytes, catalog: Catalog) -> list[bytes]:
+    """Those of an application, by the hashes of their tokens."""
+    return sorted(catalog.applications.get(application, ()))
 
 
 def delegated_logins_expired(catalog: Catalog, wall_us: int) -> list[bytes]:

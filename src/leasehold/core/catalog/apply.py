@@ -196,8 +196,12 @@ def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
             draft.put("logins_of", old.user, left)
         else:
             draft.drop("logins_of", old.user)
+        if old.limits is not None and old.limits.application:
+            draft.drop_inner("applications", old.limits.application, key)
     if value is not None:
         record = decode_record(records.LoginRecord, value)
+        if record.limits is not None and record.limits.application:
+            draft.put_inner("applications", record.limits.application, key, None)
         draft.put("logins", key, record)
         before = draft["logins_of"].get(record.user, ())
         draft.put("logins_of", record.user, tuple(sorted((*before, (record.order, key)))))

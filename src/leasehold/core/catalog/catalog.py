@@ -102,6 +102,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """The names of all users, whatever their state: while there are none, everybody may do everything."""
     logins_of: "HashTrieMap[PrincipalId, tuple[tuple[int, bytes], ...]]" = HashTrieMap()
     """The logins of each user, as their order and the hash of the token, the oldest first."""
+    applications: "HashTrieMap[bytes, HashTrieMap[bytes, None]]" = HashTrieMap()
+    """The delegated logins of each application, by the hash of its secret, as the hashes of their tokens."""
     leftovers: "HashTrieMap[ObjectId, HashTrieMap[BucketNumber, None]]" = HashTrieMap()
     """Of tables that are gone: the buckets that still have segments, in the manifest or replaced. Only leaders know."""
     rights_of: "HashTrieMap[PrincipalId, HashTrieMap[ObjectId, None]]" = HashTrieMap()

@@ -6,19 +6,27 @@ import pytest
 
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.messages import DelegateLogin
+from leasehold.core.words.messages import DelegateLogin, RenewLogins
 from leasehold.core.words.operations import Change
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.ids import LoginToken, ObjectId
-from leasehold.limits.people import LOGIN_TTL_NS
+from leasehold.ids import ApplicationSecret, LoginToken, ObjectId
+from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS
 from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.people.test_logins import over_a_store
 
 TABLE = ObjectId(99)
 
 
-def asking(login: LoginToken | None) -> DelegateLogin:
-    return DelegateLogin(cluster_id=None, login=login, table=TABLE)
+SECRET = ApplicationSecret("5" * 32)
+
+
+def asking(login: LoginToken | None, application: bytes = b"") -> DelegateLogin:
+    return DelegateLogin(cluster_id=None, login=login, table=TABLE, application=application)
+
+
+async def of_application(ground, login: LoginToken) -> bytes:
+    """A login of the application with that secret, by its hash."""
+    return hash_secret((await ground.logins.delegate(asking(login, hash_secret(SECRET)))).token)
 
 
 @over_a_store
@@ -65,3 +73,49 @@ async def test_of_both_reasons_to_end_one_is_enough(ground):
     await asyncio.sleep(LOGIN_TTL_NS / SECOND_NS)
     await ground.logins.expire()
     assert not set(ground.writer.catalog.logins)
+
+
+def renewing(secret: ApplicationSecret = SECRET, *, ends: bool = False) -> RenewLogins:
+    return RenewLogins(cluster_id=None, application=secret, ends=ends)
+
+
+@over_a_store
+async def test_a_driver_keeps_the_logins_of_its_application_and_ends_them(ground):
+    login = await ground.log_in()
+    other = hash_secret((await ground.logins.delegate(asking(login.token))).token)
+    one = await of_application(ground, login.token)
+    for _ in range(2 * DELEGATED_TTL_NS // DELEGATED_RENEW_NS):
+        await asyncio.sleep(DELEGATED_RENEW_NS / SECOND_NS)
+        answer = await ground.logins.renew(renewing())
+        assert answer.revision == ground.writer.catalog.revision
+        await ground.logins.expire()
+    two = await of_application(ground, login.token)
+    assert set(ground.writer.catalog.logins) == {hash_secret(login.token), other, one, two}
+    for _ in range(2):
+        await ground.logins.renew(renewing(ends=True))
+        assert set(ground.writer.catalog.logins) == {hash_secret(login.token), other}
+
+
+@over_a_store
+async def test_the_logins_of_a_driver_that_was_killed_end_soon_whoever_leads(ground):
+    login = await ground.log_in()
+    one = await of_application(ground, login.token)
+    await asyncio.sleep(DELEGATED_TTL_NS / SECOND_NS - 1)
+    next_one = ground.another()
+    await next_one.expire()
+    assert one in ground.writer.catalog.logins
+    await asyncio.sleep(1)
+    await next_one.expire()
+    assert set(ground.writer.catalog.logins) == {hash_secret(login.token)}
+
+
+@over_a_store
+async def test_who_guesses_a_secret_of_an_application_changes_nothing(ground):
+    """Neither does whoever has one of its logins, or has read the hash in a backup."""
+    login = await ground.log_in()
+    token = (await ground.logins.delegate(asking(login.token, hash_secret(SECRET)))).token
+    before = ground.writer.catalog.revision
+    for guess in ("", "6" * 32, token, hash_secret(SECRET).hex()):
+        for ends in (False, True):
+            answer = await ground.logins.renew(renewing(ApplicationSecret(guess), ends=ends))
+            assert answer.revision == ground.writer.catalog.revision == before

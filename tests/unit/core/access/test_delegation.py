@@ -3,7 +3,13 @@
 import msgspec
 import pytest
 
-from leasehold.core.access.logins import delegated_logins_expired, record_delegated_login
+from leasehold.core.access.logins import (
+    delegated_logins,
+    delegated_logins_expired,
+    delegated_logins_renewed,
+    logins_ended,
+    record_delegated_login,
+)
 from leasehold.core.access.request_rights import check_append, check_read, check_request, check_scrub
 from leasehold.core.access.rights import (
     CLUSTER,
@@ -36,7 +42,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import LoginRecord, TransactionState
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, TransactionId
-from leasehold.limits.people import LOGIN_TTL_NS
+from leasehold.limits.people import DELEGATED_TTL_NS, LOGIN_TTL_NS
 from leasehold.limits.statements import QUERY_TABLES_MAX
 from leasehold.sql.parse import parse
 from tests.unit.core.access.rights_words import (
@@ -213,6 +219,28 @@ def test_it_expires_after_a_day(all_rights):
     assert delegated_logins_expired(all_rights, NOW_US + day_us - 1) == []
     expired = delegated_logins_expired(all_rights, NOW_US + day_us)
     assert set(expired) == {hash_secret(one) for one in (READS, READS_THROUGH, WRITES)}
+
+
+def test_that_of_an_application_expires_soon_and_is_renewed_for_a_day(all_rights):
+    token, ttl_us = LoginToken("d" * 32), DELEGATED_TTL_NS // 1_000
+    day_us = LOGIN_TTL_NS // 1_000
+    catalog = delegated(all_rights, token, application=b"app")
+    assert delegated_logins(b"app", catalog) == [hash_secret(token)]
+    assert delegated_logins_expired(catalog, NOW_US + ttl_us - 1) == []
+    assert delegated_logins_expired(catalog, NOW_US + ttl_us) == [hash_secret(token)]
+
+    def renewed(catalog, at_us):
+        return catalog.changed(delegated_logins_renewed(b"app", catalog, at_us))
+
+    assert delegated_logins_renewed(b"other", catalog, NOW_US + 1) == ()
+    assert delegated_logins_renewed(b"app", catalog, NOW_US - 1) == (), "a clock that goes back ends nothing sooner"
+    catalog = renewed(catalog, NOW_US + 5)
+    assert catalog.logins[hash_secret(token)].limits.expires_us == NOW_US + 5 + ttl_us
+    catalog = renewed(catalog, NOW_US + day_us - 1)
+    assert hash_secret(token) in delegated_logins_expired(catalog, NOW_US + day_us)
+    assert delegated_logins_renewed(b"app", catalog, NOW_US + day_us + 1) == ()
+    ended = catalog.changed(logins_ended(delegated_logins(b"app", catalog), catalog))
+    assert delegated_logins(b"app", ended) == []
 
 
 def test_a_transaction_has_to_be_open_on_the_table_and_views_are_bounded(all_rights):

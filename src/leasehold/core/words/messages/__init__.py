@@ -24,6 +24,7 @@ from leasehold.core.words.messages.clients import (
     Login,
     LogInByCertificate,
     LogInByToken,
+    LoginsRenewed,
     LogOut,
     NodeRecovery,
     NodeRemoved,
@@ -31,6 +32,7 @@ from leasehold.core.words.messages.clients import (
     Receipt,
     Receipts,
     RemoveNode,
+    RenewLogins,
     Rows,
     SessionEnd,
     Silence,
@@ -130,7 +132,7 @@ _Recoveries: TypeAlias = RecoveryFinished | RecoveryAccepted | RecoveryBehind | 
 _Reports: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
 AnyLogin: TypeAlias = Login | LogInByToken | LogInByCertificate
 """The requests that are answered with a login."""
-_Logins: TypeAlias = AnyLogin | DelegateLogin | LoggedIn | LogOut | LoggedOut
+_Logins: TypeAlias = AnyLogin | DelegateLogin | LoggedIn | RenewLogins | LoginsRenewed | LogOut | LoggedOut
 _Statements: TypeAlias = Execute | AskOutcome | WaitingFor | Receipt | Rows | AskReceipts | Receipts
 _Nodes: TypeAlias = AskStatus | NodeStatus | ClusterStatus | RemoveNode | NodeRemoved
 _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds

@@ -3,6 +3,7 @@
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import BarrierReceipt, CheckpointRow, Outcome, SettledNode, Waited
 from leasehold.ids import (
+    ApplicationSecret,
     ClusterId,
     Incarnation,
     LoginToken,
@@ -53,6 +54,23 @@ class DelegateLogin(ClientRequest, frozen=True, kw_only=True, tag="delegate-logi
     table: ObjectId
     through: tuple[ObjectId, ...] = ()
     transaction: TransactionId | None = None
+    application: bytes = b""
+    """The hash of the secret of the application that renews the login; empty for a login that nobody renews."""
+
+
+class RenewLogins(BaseMessage, frozen=True, kw_only=True, tag="renew-logins/1"):
+    """Lets the delegated logins of an application live on, or ends them. Needs no login: only the application knows its
+    secret. The answer is `LoginsRenewed`."""
+
+    cluster_id: ClusterId | None
+    application: ApplicationSecret
+    ends: bool = False
+
+
+class LoginsRenewed(BaseMessage, frozen=True, kw_only=True, tag="logins-renewed/1"):
+    """Nodes that have applied `revision` know which of the logins live on."""
+
+    revision: Revision
 
 
 class LogOut(BaseMessage, frozen=True, kw_only=True, tag="log-out/1"):

@@ -60,6 +60,10 @@ class LoginLimits(Record, frozen=True, kw_only=True, tag="login-limits/1"):
     """None for a login to read."""
     expires_us: int
     """Microseconds since 1970 UTC."""
+    application: bytes = b""
+    """The hash of the secret of the application that renews it; empty without one."""
+    last_us: int = 0
+    """No renewal lets it expire later than that; 0 without an application."""
 
 
 class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):

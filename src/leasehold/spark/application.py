@@ -1,0 +1,90 @@
+"""The delegated logins of a Spark application: its driver renews them while it runs, and ends them when it ends.
+
+Processes that Spark starts beside the driver ask for the logins, each for one read or write (`spark/entry.py`). They
+name the application by the hash of a secret. The secret stays in the driver, and with it the power to renew.
+
+| the driver | its logins end |
+| --- | --- |
+| stops its SparkContext | then |
+| ends without that | when Python ends |
+| is killed, or cut off from the cluster | DELEGATED_TTL_NS after the last renewal |
+"""
+
+import atexit
+import contextlib
+import logging
+import threading
+from typing import Any, Final
+
+from pyspark import SparkContext
+
+from leasehold.client.cluster import Cluster
+from leasehold.core.membership.identity import hash_secret
+from leasehold.errors import LeaseholdError
+from leasehold.ids import ApplicationSecret
+from leasehold.limits.people import DELEGATED_RENEW_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire.entropy import SystemEntropy
+
+log = logging.getLogger(__name__)
+
+_APPLICATIONS: Final[dict[str, "Application"]] = {}
+"""Those of this process that have not ended, by the ids that Spark gives them."""
+
+
+class Application:
+    """One SparkContext; for any thread."""
+
+    def __init__(self) -> None:
+        self._secret = ApplicationSecret(SystemEntropy().hex_128())
+        self.id: Final = hash_secret(self._secret)
+        self._clusters: dict[str, str | None] = {}
+        self._ended = threading.Event()
+        threading.Thread(target=self._keep_renewing, name="leasehold-logins", daemon=True).start()
+
+    def keep(self, target: str, credentials: str | None) -> None:
+        """From now on the logins at this cluster are renewed; `credentials` is a file that says whom to trust."""
+        self._clusters[target] = credentials
+
+    def end(self) -> None:
+        """Ends all logins of the application. Idempotent, and raises nothing."""
+        if not self._ended.is_set():
+            self._ended.set()
+            for target, credentials in tuple(self._clusters.items()):
+                with contextlib.suppress(LeaseholdError), Cluster(target, credentials=credentials) as cluster:
+                    cluster.end_logins(self._secret)
+
+    def renew(self) -> None:
+        """Lets all logins of the application live on. Raises nothing: the next time comes long before they end."""
+        for target, credentials in tuple(self._clusters.items()):
+            try:
+                with Cluster(target, credentials=credentials) as cluster:
+                    cluster.renew_logins(self._secret)
+            except LeaseholdError as error:
+                log.warning("the logins of Spark's tasks were not renewed at %s: %s", target, error)
+
+    def _keep_renewing(self) -> None:
+        while not self._ended.wait(DELEGATED_RENEW_NS / SECOND_NS):
+            self.renew()
+
+
+def application_of(context: SparkContext) -> Application:
+    """The application of a context that has not been stopped; ends with it."""
+    key = context.applicationId
+    found = _APPLICATIONS.get(key)
+    if found is None:
+        found = _APPLICATIONS[key] = Application()
+        atexit.register(found.end)
+        stopping: Any = context
+        stop = context.stop
+
+        def stop_and_end() -> None:
+            try:
+                stop()
+            finally:
+                _APPLICATIONS.pop(key, None)  # a context may be stopped twice
+                atexit.unregister(found.end)
+                found.end()
+
+        stopping.stop = stop_and_end  # Spark tells Python code of the end in no other way
+    return found
