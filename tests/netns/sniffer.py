@@ -93,7 +93,8 @@ def _add(parts: defaultdict[Way, list[dict[int, bytes]]], packet: bytes) -> None
     payload = segment[(segment[12] >> 4) * 4 :]
     if not payload:
         return
-    assert parts[way], f"the beginning of {way} was not recorded"
+    if not parts[way]:
+        parts[way].append({number - 1: b""})  # it was open before: what is left of it begins here
     if len(payload) > len(parts[way][-1].get(number, b"")):
         parts[way][-1][number] = payload
 
