@@ -39,7 +39,8 @@ class Sniffer:
         self._stopped.set()
         self._thread.join()
         with self._socket:
-            _, lost = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
+            statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+        lost = struct.unpack("II", statistics)[1]
         assert lost == 0, f"{lost} packets were not recorded"
 
     def recorded(self) -> "Recorded":

@@ -28,6 +28,7 @@ import msgspec
 from leasehold.core.words.messages import Allocate, ClusterFacts, Join
 from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.ids import (
+    ApplicationSecret,
     Generation,
     Incarnation,
     LineageHash,
@@ -46,8 +47,8 @@ CAPABILITIES: Final = ("leap", "reports-missing", "generations")
 lacks and in which generation it has applied its revision."""
 
 
-def hash_secret(secret: Token | Session | LoginToken | UserToken) -> bytes:
-    """What records hold of a token, session or login: its SHA-256."""
+def hash_secret(secret: Token | Session | LoginToken | UserToken | ApplicationSecret) -> bytes:
+    """What records hold of a token, session, login or application: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()
 
 
