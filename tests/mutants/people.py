@@ -14,7 +14,7 @@ MUTANTS = (
         name="a password sent without a proof",
         invariant="INV-RIGHT-1",
         rule="a client with the cluster key sends a password only to a coordinator that proves itself",
-        edits=(Edit("_is_secret", "AnyLogin | LogOut | Execute", "Execute"),),
+        edits=(Edit("_is_secret", "AnyLogin | RenewLogins | LogOut | Execute", "Execute"),),
         hunters=(
             "tests/unit/client/test_login.py::test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself",
         ),
