@@ -28,6 +28,8 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS, *, doors: int =
         ("grpc.max_allowed_incoming_connections", connections_max(_raise_open_files(doors), doors)),
         # A peer that connects and says nothing, or nothing of HTTP/2.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
+        # A peer that has not said yes to our settings: until then gRPC's bound on headers does not hold for it.
+        ("grpc.http2.settings_timeout", HANDSHAKE_NS // MILLISECOND_NS),
         # A peer that has no call under way. gRPC's clients connect again by themselves.
         ("grpc.max_connection_idle_ms", idle_ns // MILLISECOND_NS),
         # Bit 0 is "as it is". A compressed message is refused by its header, before it is decompressed.
