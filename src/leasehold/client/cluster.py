@@ -18,6 +18,7 @@ from leasehold.client.scrub import ScrubbedNode, scrub
 from leasehold.client.threads import THREADS
 from leasehold.core.words.messages import (
     DelegateLogin,
+    Filter,
     LoggedIn,
     LoggedOut,
     LoginsRenewed,
@@ -215,15 +216,20 @@ class Table:
         self._id = facts.table
         self.schema: pa.Schema = arrow_schema(facts.fields)
 
-    def scan(self, columns: Iterable[str] | None = None, *, timeout: float | None = None) -> pa.RecordBatchReader:
+    def scan(
+        self, columns: Iterable[str] | None = None, *, where: str | None = None, timeout: float | None = None
+    ) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
 
-        `timeout` is as in `connect`, for this scan.
+        `where` chooses rows by conditions on columns as they are written in SQL, such as
+        `day >= DATE '2013-06-15' AND origin IN ('JFK', 'LGA')`: files and parts of files that have no such row are not
+        read, and only these rows travel. `timeout` is as in `connect`, for this scan.
         """
         cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
+        filters = conditions(where)
 
         def read() -> pa.RecordBatchReader:
-            plan = cluster.plan(self.name, chosen)
+            plan = cluster.plan(self.name, chosen, where=filters)
             self._check(plan.facts)
             return cluster.read(plan)
 
@@ -278,6 +284,15 @@ class Table:
                 code=ErrorCode.TABLE_DROPPED,
                 hint=f'look the new one up: cluster.table("{self.name}")',
             )
+
+
+def conditions(where: str | None) -> tuple[Filter, ...]:
+    """What a person wrote to choose rows. Raises as `sql.where.read_where`."""
+    if where is None:
+        return ()
+    from leasehold.sql.where import read_where  # noqa: PLC0415 - few need it, and the parser takes long to load
+
+    return read_where(where)
 
 
 def _pauses_ns(rows: ArrowStream) -> Iterable[int]:

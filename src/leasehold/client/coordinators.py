@@ -36,6 +36,7 @@ from leasehold.core.words.messages import (
     ClusterStatus,
     CommitTransaction,
     Cutoff,
+    Filter,
     Initialise,
     KnownBarrier,
     Message,
@@ -238,13 +239,14 @@ class Coordinators:
         *,
         through: tuple[ObjectId, ...] = (),
         rewrite: bool = False,
+        where: tuple[Filter, ...] = (),
     ) -> ScanPlan:
         """Pins the present revision of a table, and its segments; `through` are the views that it is read for.
 
-        For a `rewrite` the plan has the segments that are worth it.
+        For a `rewrite` the plan has the segments that are worth it, and with conditions those that may have such rows.
         """
         chosen = None if columns is None else tuple(columns)
-        request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite)
+        request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite, where=where)
         return self._look_up(request, ScanPlan)
 
     def plan_query(self, names: Iterable[str]) -> QueryPlan:

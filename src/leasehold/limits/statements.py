@@ -49,6 +49,10 @@ TRANSACTIONS_KEPT: Final = 10_000
 """Ended write transactions whose id is still known."""
 CONDITIONS_MAX: Final = 16
 """Comparisons in the WHERE of one DELETE."""
+FILTERS_MAX: Final = 64
+"""Conditions on the rows of one scan."""
+FILTER_VALUES_MAX: Final = 1_024
+"""Values of all of them together."""
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
 """How long the outcome of a statement is kept at least, however many end meanwhile (`core.ddl.outcomes`)."""
 STATEMENT_TEXT_KEPT: Final = 4_096

@@ -1,8 +1,7 @@
-"""Segments: Arrow rows as the bytes of one Parquet file, and back.
+"""Segments: the rows of one Parquet file, which `storage/segment_encoder.py` has written.
 
-`SegmentEncoder` hands the bytes on in chunks while it encodes, so that one encoding feeds the local disk and the peers,
-and every replica has the same bytes under one SHA-256. `read_segment` reads them under any later schema: it finds
-columns by field id, never by name or place.
+`read_segment` reads them under any later schema: it finds columns by field id, never by name or place. Given conditions
+(`read_rows`), it passes over the row groups that have no row which fulfils them.
 
 Three checks find a damaged file. The SHA-256 in the manifest covers every byte (`verify_segment`). Every read checks
 the CRC of each Parquet page, and the row counts of the footer. The footer itself has no checksum but the SHA-256.
@@ -11,7 +10,7 @@ the CRC of each Parquet page, and the row counts of the footer. The footer itsel
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,200 +19,85 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from leasehold.core.data.appends import EncodedSegment
+from leasehold.core.words.messages import FieldFilter
 from leasehold.core.words.records import Field
+from leasehold.core.words.skipping import may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
-from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.limits.scrub import SCRUB_PIECE_BYTES
 from leasehold.limits.segments import (
     BATCH_ROWS,
     BATCH_VALUES_MAX,
-    DICTIONARY_SAMPLE_ROWS,
-    ENCODER_BATCHES_MAX,
-    PAGE_BYTES,
-    ROW_GROUP_BYTES,
-    ROW_GROUP_ROWS,
     SCAN_READ_BYTES,
-    SEGMENT_BYTES_MAX,
-    WRITE_ROWS_MAX,
 )
-from leasehold.storage.chunk_sink import ChunkSink
 from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, count_true, field_number
-from leasehold.storage.statistics import column_statistics
+from leasehold.storage.statistics import bounds
 
 VALUE_BYTES: Final = 16
 """The most that a value takes in memory, without the characters of a string."""
 
 
-# ---------------------------------------------------------------- writing
+class Most(NamedTuple):
+    """Of a batch."""
+
+    rows: int = BATCH_ROWS
+    bytes: int = FLIGHT_BATCH_BYTES
+    values: int = BATCH_VALUES_MAX
 
 
-class SegmentEncoder:
-    """Encodes batches of one schema as one Parquet file; one thread at a time uses it.
+class FileRows(NamedTuple):
+    """Rows of a file, in its order."""
 
-    `write` gets the bytes of the file in order, in chunks of mostly FORWARD_CHUNK_BYTES, never more. At most one row
-    group is in memory, of `row_group_rows` rows or about ROW_GROUP_BYTES. An error of `write` is raised by the method
-    that called it. After any error nothing more is handed on, and only `abort` may follow.
-    """
-
-    def __init__(
-        self,
-        fields: Sequence[Field],
-        write: Callable[[bytes], object],
-        *,
-        row_group_rows: int = ROW_GROUP_ROWS,
-        bytes_max: int = SEGMENT_BYTES_MAX,
-    ) -> None:
-        assert 1 <= row_group_rows <= ROW_GROUP_ROWS
-        self._fields = tuple(fields)
-        self._schema = arrow_schema(fields)
-        self._row_group_rows = row_group_rows
-        self._sink = ChunkSink(write, bytes_max)
-        # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
-        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
-        self._writer: pq.ParquetWriter | None = None
-        self._written: list[pq.FileMetaData] = []
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = 0
-        self._pending_bytes = 0
-        self._with_nan: set[int] = set()
-        self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
-        self.rows = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Takes the rows of `batch`, whose schema is exactly `arrow_schema(fields)`. Raises `Refused` with code
-        SEGMENT_TOO_LARGE over `bytes_max`."""
-        assert not self._sink.closed, "a finished or aborted segment takes no rows"
-        assert batch.schema.equals(self._schema, check_metadata=True), "conform() comes first"
-        for start in range(0, batch.num_rows, self._row_group_rows):
-            self._hold(batch.slice(start, self._row_group_rows))
-
-    def finish(self) -> EncodedSegment:
-        """Hands on the rest of the file and describes it. A segment without rows is a file as well."""
-        assert not self._sink.closed, "a segment is finished once"
-        self._write_row_group()
-        writer = self._writer or self._open()
-        writer.close()
-        self._stream.flush()
-        self._sink.close()
-        return EncodedSegment(
-            sha256=self._sink.sha256.digest(),
-            rows=self.rows,
-            size_bytes=self._sink.size_bytes,
-            statistics=tuple(
-                column_statistics(field, kind, place, self._written[0], comparable=place not in self._with_nan)
-                for place, (field, kind) in enumerate(zip(self._fields, self._schema.types, strict=True))
-            ),
-        )
-
-    def abort(self) -> None:
-        """Drops everything; nothing more is handed on. Idempotent, and without effect on a finished segment."""
-        self._sink.close()
-        self._pending.clear()
-
-    def _hold(self, batch: pa.RecordBatch) -> None:
-        if self._pending_rows + batch.num_rows > self._row_group_rows:
-            self._write_row_group()
-        self._pending.append(batch)
-        self._pending_rows += batch.num_rows
-        self._pending_bytes += batch.nbytes
-        self.rows += batch.num_rows
-        if self._pending_rows >= self._row_group_rows or self._pending_bytes >= ROW_GROUP_BYTES:
-            self._write_row_group()
-        elif len(self._pending) > ENCODER_BATCHES_MAX:
-            self._pending = [pa.concat_batches(self._pending)]
-
-    def _write_row_group(self) -> None:
-        if not self._pending:
-            return
-        rows = pa.Table.from_batches(self._pending, self._schema)
-        writer = self._writer or self._open()
-        writer.write_table(rows, row_group_size=self._row_group_rows)
-        # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
-        self._with_nan.update(place for place in self._floats if count_true("is_nan", rows.column(place)))
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-
-    def _open(self) -> pq.ParquetWriter:
-        timestamps = [field.name for field in self._schema if pa.types.is_timestamp(field.type)]
-        self._writer = pq.ParquetWriter(
-            self._stream,
-            self._schema,
-            write_batch_size=self._rows_at_once(),
-            compression="zstd",
-            compression_level=1,
-            # The stubs say bool; a list of names is documented as well.
-            use_dictionary=self._repetitive(),  # pyright: ignore[reportArgumentType]
-            column_encoding=dict.fromkeys(timestamps, "DELTA_BINARY_PACKED") or None,
-            write_page_index=True,
-            write_page_checksum=True,
-            store_schema=False,
-            metadata_collector=self._written,
-        )
-        return self._writer
-
-    def _rows_at_once(self) -> int:
-        """Parquet looks only between so many rows whether a page is full, and a reader decodes whole pages."""
-        if not self._pending:
-            return WRITE_ROWS_MAX
-        return max(1, min(WRITE_ROWS_MAX, PAGE_BYTES * self._pending_rows // max(1, self._pending_bytes)))
-
-    def _repetitive(self) -> list[str] | bool:
-        """The string columns whose first rows repeat themselves."""
-        if not self._pending:
-            return False
-        sample = pa.Table.from_batches(self._pending, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
-        names = [
-            field.name
-            for field, column in zip(self._schema, sample.columns, strict=True)
-            if pa.types.is_string(field.type)
-            and pc.call_function("count_distinct", [column]).as_py() * 2 <= sample.num_rows
-        ]
-        return names or False
-
-
-# ---------------------------------------------------------------- reading
-
-
-class _Most(NamedTuple):
-    """Of a batch, in rows and in bytes."""
-
+    batch: pa.RecordBatch
+    """All columns that were asked for."""
     rows: int
-    size: int
+    """How many rows of the file these are, with those before them that were passed over."""
+
+
+MOST: Final = Most()
 
 
 def read_segment(
-    path: Path,
-    fields: Sequence[Field],
-    *,
-    row_offset: int = 0,
-    batch_rows: int = BATCH_ROWS,
-    batch_values_max: int = BATCH_VALUES_MAX,
-    batch_bytes: int = FLIGHT_BATCH_BYTES,
+    path: Path, fields: Sequence[Field], *, row_offset: int = 0, most: Most = MOST
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`, at most `batch_rows` at a time.
+    """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`.
 
     Columns are found by field id: a renamed one under its new name, a widened one cast, one added later as its first
-    value in every row, a dropped one left out. Without fields the batches only count rows. A batch has fewer rows where
-    all columns of the file, or those that it lacks, would take more than about `batch_bytes`, or where all columns
-    together would have more than `batch_values_max` values. The file is opened at once.
+    value in every row, a dropped one left out. Without fields the batches only count rows. A batch has at most
+    `most.rows` rows, and fewer where all columns of the file, or those that it lacks, would take more than about
+    `most.bytes`, or where all columns together would have more than `most.values` values. The file is opened at once.
 
     Raises `NotFound` if there is no file, and here or later `Corrupt` for damaged bytes, `Refused` with code
     SCHEMA_CHANGED for values that don't fit the wanted type, `Definite` with code BUSY or a `MemoryError` for want of
     memory.
     """
+    return (one.batch for one in read_rows(path, fields, row_offset=row_offset, most=most))
+
+
+def read_rows(
+    path: Path,
+    fields: Sequence[Field],
+    where: tuple[FieldFilter, ...] = (),
+    *,
+    row_offset: int = 0,
+    most: Most = MOST,
+) -> Iterator[FileRows]:
+    """As `read_segment`, but for the row groups that have no row that fulfils all conditions, by their statistics.
+
+    With conditions the file must have been held against its hash: pyarrow ends the process on some damaged footers.
+    """
     assert row_offset >= 0
-    assert batch_rows > 0
+    assert most.rows > 0
     with _reading(path):
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=SCAN_READ_BYTES)
         names = _names_by_id(path, file)
     wanted = [(one, names.get(one.id)) for one in fields]
     lacking_bytes = sum(VALUE_BYTES + len((one.initial or "").encode()) for one, name in wanted if name is None)
-    fitting_rows = max(1, batch_bytes // max(1, lacking_bytes))
-    fitting_rows = min(fitting_rows, max(1, batch_values_max // max(1, len(wanted))))
-    most = _Most(min(batch_rows, fitting_rows), batch_bytes)
-    return _batches(path, file, wanted, skip=row_offset, most=most)
+    fitting_rows = max(1, most.bytes // max(1, lacking_bytes))
+    fitting_rows = min(fitting_rows, max(1, most.values // max(1, len(wanted))))
+    most = most._replace(rows=min(most.rows, fitting_rows))
+    return _batches(path, file, wanted, _GroupTest(file, names, where), skip=row_offset, most=most)
 
 
 def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
@@ -264,16 +148,27 @@ def _names_by_id(path: Path, file: pq.ParquetFile) -> dict[int, str]:
 
 
 def _batches(
-    path: Path, file: pq.ParquetFile, wanted: list[tuple[Field, str | None]], *, skip: int, most: _Most
-) -> Iterator[pa.RecordBatch]:
+    path: Path,
+    file: pq.ParquetFile,
+    wanted: list[tuple[Field, str | None]],
+    test: "_GroupTest",
+    *,
+    skip: int,
+    most: Most,
+) -> Iterator[FileRows]:
     present = list(dict.fromkeys(name for _, name in wanted if name is not None))
+    passed_over = 0
     with file:
         for group, rows in enumerate(_row_counts(path, file)):
             if skip >= rows:
                 skip -= rows
                 continue
+            if not test.may_match(group):
+                passed_over += rows - skip
+                skip = 0
+                continue
             seen = 0
-            fitting_rows = max(1, most.size * rows // max(1, file.metadata.row_group(group).total_byte_size))
+            fitting_rows = max(1, most.bytes * rows // max(1, file.metadata.row_group(group).total_byte_size))
             for raw in _decoded(path, file, group, rows, present, batch_rows=min(most.rows, fitting_rows)):
                 seen += raw.num_rows
                 if skip >= raw.num_rows:
@@ -281,10 +176,45 @@ def _batches(
                     continue
                 # An error in here is no damage of the file.
                 batch = _projected(raw.slice(skip), wanted)
-                skip = 0
-                yield batch
+                yield FileRows(batch, passed_over + batch.num_rows)
+                skip = passed_over = 0
             if seen != rows:
                 raise _corrupt(path, f"row group {group} holds {seen} rows where the footer says {rows}")
+    if passed_over:
+        schema = arrow_schema([field for field, _ in wanted])
+        yield FileRows(pa.RecordBatch.from_pylist([], schema=schema), passed_over)
+
+
+class _GroupTest:
+    """Tells which row groups of a file may have rows that fulfil all conditions."""
+
+    def __init__(self, file: pq.ParquetFile, names: dict[int, str], where: tuple[FieldFilter, ...]) -> None:
+        self._metadata = file.metadata
+        places = {name: place for place, name in enumerate(file.schema_arrow.names)}
+        self._tests = [
+            (one.field, places[names[one.field.id]], may_fulfil(one.field, one.operator, one.values))
+            for one in where
+            if one.field.id in names and not _is_up_to_nan(one)
+        ]
+        kinds = file.schema_arrow.types
+        self._kinds = {place: kinds[place] for _, place, _ in self._tests}
+
+    def may_match(self, group: int) -> bool:
+        if not self._tests:
+            return True
+        found = self._metadata.row_group(group)
+        for field, place, test in self._tests:
+            chunk = found.column(place).statistics
+            if chunk is not None and not test(
+                bounds(field, self._kinds[place], [chunk], found.num_rows), found.num_rows
+            ):
+                return False
+        return True
+
+
+def _is_up_to_nan(one: FieldFilter) -> bool:
+    """Whether NaN fulfils it, which the bounds in a file leave out."""
+    return one.field.type in {"FLOAT", "DOUBLE"} and one.operator in {">", ">="}
 
 
 def _row_counts(path: Path, file: pq.ParquetFile) -> list[int]:

@@ -21,11 +21,18 @@ def column_statistics(
     still holds. None stands for: BINARY, a column with a NaN, an infinite bound, a column of nulls only.
     """
     chunks = [written.row_group(group).column(place).statistics for group in range(written.num_row_groups)]
+    return bounds(field, kind, chunks, written.num_rows, comparable=comparable)
+
+
+def bounds(
+    field: Field, kind: pa.DataType, chunks: list[pq.Statistics], rows: int, *, comparable: bool = True
+) -> ColumnStatistics:
+    """As `column_statistics`, of the row groups with these statistics and so many rows."""
     nulls = sum(one.null_count for one in chunks)
     minimum = maximum = None
     # A row group of nulls has no bounds and needs none; one with values must have them.
     known = all(one.has_min_max or one.num_values == 0 for one in chunks)
-    if comparable and known and nulls < written.num_rows and not pa.types.is_binary(kind):
+    if comparable and known and nulls < rows and not pa.types.is_binary(kind):
         bounded = [one for one in chunks if one.has_min_max]
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             minimum, maximum = min(one.min_raw for one in bounded), max(one.max_raw for one in bounded)

@@ -48,8 +48,10 @@ class MemorySegments:
         if self._content(one).sha256 != sha256:
             raise Corrupt(f"the file of {one} is not what the manifest says")
 
-    async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[Part]:
-        del telling  # a row is its id
+    async def batches(
+        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int
+    ) -> AsyncGenerator[tuple[Part, int]]:
+        del telling, rows  # a row is its id
         one = file_of(ticket)
         content = self._content(one)
         while row < len(content.rows):
@@ -60,7 +62,7 @@ class MemorySegments:
                 raise Corrupt(f"the file of {one} is damaged")
             part = Part(content.rows[row : row + self._pace.batch_rows])
             row += part.num_rows
-            yield part
+            yield part, part.num_rows
 
     def shown(self, batch: Part, hiding: Hiding, segment: SegmentRecord, columns: int) -> Part:
         del columns

@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from leasehold.core.data.appends import EncodedSegment
 from leasehold.core.words.records import Field, UseState
 from leasehold.ids import FieldId
 from leasehold.storage.schema import arrow_schema, arrow_type
-from leasehold.storage.segment import EncodedSegment, SegmentEncoder
+from leasehold.storage.segment_encoder import SegmentEncoder
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

@@ -18,7 +18,8 @@ from leasehold.limits.segments import ENCODER_BATCHES_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
 from leasehold.storage.schema import arrow_schema
-from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
+from leasehold.storage.segment import Most, read_segment, verify_segment
+from leasehold.storage.segment_encoder import SegmentEncoder
 
 from .rows import VALUES, batch_of, batches, encode, field, same
 
@@ -125,11 +126,11 @@ def test_an_offset_is_a_slice(
     rows = mixed(120)
     encode(path, MIXED, [rows.slice(0, 70), rows.slice(70)], row_group_rows=row_group_rows)
     wanted = rows.slice(min(offset, 120))
-    assert same(read(path, MIXED, row_offset=offset, batch_rows=batch_rows), pa.Table.from_batches([wanted]))
-    found = list(read_segment(path, MIXED, row_offset=offset, batch_rows=batch_rows))
+    assert same(read(path, MIXED, row_offset=offset, most=Most(batch_rows)), pa.Table.from_batches([wanted]))
+    found = list(read_segment(path, MIXED, row_offset=offset, most=Most(batch_rows)))
     assert all(0 < one.num_rows <= batch_rows for one in found)
     absent = [field(77, "later", "INT")]
-    counted = [list(read_segment(path, fields, row_offset=offset, batch_rows=batch_rows)) for fields in ([], absent)]
+    counted = [list(read_segment(path, fields, row_offset=offset, most=Most(batch_rows))) for fields in ([], absent)]
     assert [sum(one.num_rows for one in each) for each in counted] == [wanted.num_rows] * 2
 
 
@@ -334,6 +335,6 @@ def test_a_wide_table_is_read_in_batches_of_fewer_rows(tmp_path: Path) -> None:
     """So that no number of columns makes a batch large."""
     path = tmp_path / "segment"
     encode(path, MIXED, [mixed(100)])
-    assert [one.num_rows for one in read_segment(path, MIXED, batch_values_max=50)] == [10] * 10
-    assert [one.num_rows for one in read_segment(path, MIXED[:1], batch_values_max=50)] == [50] * 2
-    assert {one.num_rows for one in read_segment(path, MIXED, batch_values_max=1)} == {1}
+    assert [one.num_rows for one in read_segment(path, MIXED, most=Most(values=50))] == [10] * 10
+    assert [one.num_rows for one in read_segment(path, MIXED[:1], most=Most(values=50))] == [50] * 2
+    assert {one.num_rows for one in read_segment(path, MIXED, most=Most(values=1))} == {1}

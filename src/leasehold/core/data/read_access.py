@@ -7,6 +7,7 @@ ends it within one batch.
 
 from leasehold.core.access.request_rights import check_read
 from leasehold.core.catalog.catalog import Catalog, check_through
+from leasehold.core.data.filters import are_sound, columns_read
 from leasehold.core.data.manifest import StoredSegment
 from leasehold.core.data.requests import check_generation, table_in_use
 from leasehold.core.words.messages import ReadTicket
@@ -34,7 +35,7 @@ def authorise(
         return authorised
     table = table_in_use(view, ticket.table)
     alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
-    for field in ticket.fields:
+    for field in columns_read(ticket):
         if field.id not in alive:
             raise Refused(
                 f"column {field.name} of table {view.table_name(table)} was dropped",
@@ -73,9 +74,11 @@ def _is_sound(ticket: ReadTicket) -> bool:
     gone = ticket.cutoff
     if gone is not None and (len(gone.undecided) > DELETES_MAX or (gone.earliest_us or 0) >= 2**63):
         return False
+    if not are_sound(ticket.where):
+        return False
     if len(ticket.fields) > COLUMNS_MAX or len({field.id for field in ticket.fields}) != len(ticket.fields):
         return False  # a column that is named again is decoded again
-    return ticket.row_offset >= 0 and not any(map(_has_long_value, ticket.fields))
+    return ticket.row_offset >= 0 and not any(map(_has_long_value, columns_read(ticket)))
 
 
 def _has_long_value(field: Field) -> bool:

@@ -187,6 +187,7 @@ class SegmentReader(Generic[B]):
             login=self._login,
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
+            where=self._plan.where,
         )
         stream = self._replicas.open(place, request, self._timeout_ns)
         attempt = Attempt(node, request, self._now_ns(), stream, self._inbox, self._places)

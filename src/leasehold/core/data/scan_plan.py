@@ -8,6 +8,7 @@ from leasehold.core.catalog.catalog import Catalog, check_through, field_named, 
 from leasehold.core.catalog.reads import all_read
 from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
+from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
@@ -32,13 +33,15 @@ PLAN_LIMITS: Final = PlanLimits()
 
 def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
     """Pins the revision of the catalog: its columns and its segments, without statistics, which no reader uses; for a
-    rewrite only the first ones that are worth it. Raises `Refused` with code TOO_MANY_SEGMENTS.
+    rewrite only the first ones that are worth it. Raises `NotFound`, `Refused`: TOO_MANY_SEGMENTS, BAD_VALUE,
+    TOO_MANY_CONDITIONS.
     """
     check_through(request.through, catalog)
     table = catalog.table(parse_name(request.name))
     fields = live_fields(table)
     if request.columns is not None:
         fields = tuple(field_named(table, name) for name in request.columns)
+    where = planned_filters(request.where, table)
     segments: list[SegmentRecord] = []
     if request.rewrite:
         segments.extend(worth_rewriting(table, catalog))
@@ -46,6 +49,8 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
         _check_can_fit(table, catalog, limits)
         for number in range(table.buckets):
             segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
+    count = len(segments)
+    segments = may_hold(where, segments)
     lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
     plan = ScanPlan(
         facts=table_facts(table, catalog),
@@ -54,6 +59,8 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
         through=request.through,
         deletes=table.deletes if request.rewrite else 0,
         cutoff=cutoff(table, catalog),
+        where=where,
+        left_out=count - len(segments),
     )
     if len(encode(plan)) > limits.bytes_max:
         raise _too_many_segments(len(lean), table, catalog, limits)

@@ -95,8 +95,13 @@ class ReadsSegments(SuspectsFiles, Protocol[B]):
         """Reads the whole file. Raises `Corrupt` if it has another hash, another `Definite` if that is unknown."""
         ...
 
-    def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[B]:
-        """The rows from `row` on, with the ticket's columns and behind them those that tell which rows are hidden.
+    def batches(
+        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int
+    ) -> AsyncGenerator[tuple[B, int]]:
+        """The rows from `row` to `rows`, their number in the file, that fulfil the ticket's conditions.
+
+        They have the ticket's columns and behind them those that tell which rows are hidden. Each batch comes with how
+        many rows of the file it stands for.
 
         Raises `Corrupt` for damaged bytes, and other errors that say nothing against the file.
         """

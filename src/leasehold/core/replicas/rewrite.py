@@ -13,9 +13,9 @@ since the plan, since hidden rows may come back. A scan that was planned before 
 A DELETE concerns only segments that were in the manifest when it began, so one that is spent stays spent.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,10 +24,10 @@ from leasehold.core.catalog.plan import put
 from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.replicas.replication import is_present
 from leasehold.core.words import keys, records
-from leasehold.core.words.bounds import Bound, comparable
 from leasehold.core.words.messages import CommitTransaction
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import DeleteRecord, Field, ReplacedRecord, SegmentRecord, TableRecord, UseState
+from leasehold.core.words.skipping import may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, ObjectId
@@ -70,64 +70,28 @@ class Concern(Protocol):
 def concern(delete: DeleteRecord, fields: dict[FieldId, Field]) -> Concern:
     """Tests whether a segment may hold rows that a DELETE takes, by its age and its statistics."""
     # A column that is gone could go since the DELETE concerned no segment any more.
-    tests = [(one.field, _may_fulfil(one, fields[one.field])) for one in delete.where if one.field in fields]
+    tests = [
+        (one.field, may_fulfil(fields[one.field], one.operator, (one.value,)))
+        for one in delete.where
+        if one.field in fields
+    ]
     is_gone = len(tests) < len(delete.where)
 
     def concerned(segment: SegmentRecord, known: Known | None = None, /) -> bool:
         if is_gone or segment.deletes >= delete.number:
             return False
+        if not segment.statistics:
+            return True
         for field, test in tests:
-            if not test(segment, known.get(field) if known is not None else _statistics_of(field, segment)):
+            if not test(known.get(field) if known is not None else statistics_of(field, segment), segment.rows):
                 return False
         return True
 
     return concerned
 
 
-def _statistics_of(field: FieldId, segment: SegmentRecord) -> records.ColumnStatistics | None:
+def statistics_of(field: FieldId, segment: SegmentRecord) -> records.ColumnStatistics | None:
     return next((one for one in segment.statistics if one.field == field), None)
-
-
-def _may_fulfil(
-    comparison: records.Comparison, field: Field
-) -> Callable[[SegmentRecord, records.ColumnStatistics | None], bool]:
-    """Whether a value of a segment may fulfil a comparison, by what is known of its column there."""
-    value_of = comparable(field.type)
-    within = None if value_of is None else _within(comparison, value_of)
-    # A file from before the column was there has its first value in all rows.
-    at_first = field.initial is not None and (within is None or within(field.initial, field.initial))
-
-    def test(segment: SegmentRecord, known: records.ColumnStatistics | None) -> bool:
-        if not segment.statistics:
-            return True
-        if known is None:
-            return at_first
-        if known.nulls == segment.rows:
-            return False
-        if within is None or known.minimum is None or known.maximum is None:
-            return True
-        try:
-            return within(known.minimum, known.maximum)
-        except (ArithmeticError, TypeError, ValueError):  # no bound of this type: it rules nothing out
-            return True
-
-    return test
-
-
-def _within(comparison: records.Comparison, value_of: Callable[[Bound], Any]) -> Callable[[Bound, Bound], bool]:
-    """Whether some value from one bound to another may fulfil a comparison."""
-    value = value_of(comparison.value)
-    match comparison.operator:
-        case "=":
-            return lambda low, high: value_of(low) <= value <= value_of(high)
-        case "<":
-            return lambda low, _high: value_of(low) < value
-        case "<=":
-            return lambda low, _high: value_of(low) <= value
-        case ">":
-            return lambda _low, high: value_of(high) > value
-        case ">=":
-            return lambda _low, high: value_of(high) >= value
 
 
 def live_deletes(table: TableRecord, catalog: Catalog) -> list[DeleteRecord]:

@@ -13,7 +13,8 @@ from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
 from leasehold.node.directory.standalone import Standalone
 from leasehold.node.disk.masks import shown
-from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
+from leasehold.storage.segment import read_segment, verify_segment
+from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.vault.format import FILE_NAME
 
 

@@ -1,11 +1,9 @@
 """Hides rows of a batch as `core/data/hidden_rows.py` has decided, by Arrow.
 
-Comparisons are those of Spark: NULL fulfils none, NaN equals itself and is greater than all numbers. The value of a
-DELETE fits the type that the column had then, and widening the column later does not change it.
+The value of a DELETE fits the type that the column had then, and widening the column later does not change it.
 """
 
 from functools import reduce
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +11,11 @@ import pyarrow.compute as pc
 from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.data.hidden_rows import Hiding
 from leasehold.core.replicas.rewrite import DAY_US
-from leasehold.core.words.records import Comparison, DeleteRecord, Field
+from leasehold.core.words.records import DeleteRecord, Field
 from leasehold.ids import FieldId
-from leasehold.storage.schema import TIMESTAMP, scalar
+from leasehold.storage.comparisons import fulfilled
+from leasehold.storage.schema import TIMESTAMP
 
-_FUNCTIONS: Final = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _Known = dict[FieldId, tuple[Field, pa.Array]]
 
 
@@ -48,16 +46,11 @@ def _hidden(
 
 
 def _taken(delete: DeleteRecord, known: _Known) -> pa.Array:
-    found = [_fulfilled(one, *known[one.field]) for one in delete.where]
+    found: list[pa.Array] = []
+    for one in delete.where:
+        field, column = known[one.field]
+        found.append(fulfilled(column, field, one.operator, (one.value,)))
     return reduce(lambda one, other: pc.call_function("and", [one, other]), found)
-
-
-def _fulfilled(comparison: Comparison, field: Field, column: pa.Array) -> pa.Array:
-    value = scalar(comparison.value, field.type)
-    found = pc.call_function(_FUNCTIONS[comparison.operator], [column, value])
-    if pa.types.is_floating(column.type) and comparison.operator in {">", ">="}:
-        found = pc.call_function("or", [found, pc.call_function("is_nan", [column])])
-    return found.fill_null(False)
 
 
 def _expired(times: pa.Array, earliest_us: int) -> pa.Array:

@@ -10,6 +10,7 @@ from typing import Self
 import pyarrow as pa
 
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.filters import columns_read
 from leasehold.core.data.hidden_rows import Hiding
 from leasehold.core.data.peers import Chunk
 from leasehold.core.data.segment_files import Stamp
@@ -19,15 +20,16 @@ from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.errors import Corrupt, NotFound
-from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_PART_BYTES
+from leasehold.limits.flight import FLIGHT_PART_BYTES
 from leasehold.limits.replication import FETCH_CHUNK_BYTES
 from leasehold.limits.segments import BATCH_ROWS_CROWDED, SCANS_FEW
 from leasehold.node.agent.published import Published
 from leasehold.node.agent.suspects import Suspects
 from leasehold.node.disk.masks import shown
 from leasehold.node.disk.space import noting
+from leasehold.storage.comparisons import matching
 from leasehold.storage.files import SegmentFile, SegmentFiles
-from leasehold.storage.segment import read_segment, verify_segment
+from leasehold.storage.segment import Most, read_rows, verify_segment
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import parts
 
@@ -123,17 +125,26 @@ class LocalSegments:
         path = self._files.path(one.table, one.bucket, one.segment)
         verify_segment(path, size_bytes=self._files.size_bytes(one.table, one.bucket, one.segment) or 0, sha256=sha256)
 
-    async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[pa.RecordBatch]:
+    async def batches(
+        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int
+    ) -> AsyncGenerator[tuple[pa.RecordBatch, int]]:
+        own = columns_read(ticket)
+        fields = (*own, *telling)
+        if not fields:
+            yield pa.RecordBatch.from_arrays([pa.nulls(rows - row)], ["counted"]).select([]), rows - row
+            return
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
         is_one_of_few = self._reading.acquire(blocking=False)
         try:
-            rows, size = self._batch_rows, FLIGHT_BATCH_BYTES
+            most = Most(self._batch_rows)
             if not is_one_of_few:
-                rows, size = min(rows, BATCH_ROWS_CROWDED), FLIGHT_PART_BYTES
-            fields = (*ticket.fields, *telling)
-            for batch in read_segment(path, fields, row_offset=row, batch_rows=rows, batch_bytes=size):
-                for part in parts(batch, size):
-                    yield part
+                most = Most(min(self._batch_rows, BATCH_ROWS_CROWDED), FLIGHT_PART_BYTES)
+            sent = (*range(len(ticket.fields)), *range(len(own), len(fields)))
+            for found in read_rows(path, fields, ticket.where, row_offset=row, most=most):
+                passed_over = found.rows - found.batch.num_rows
+                for part in parts(found.batch, most.bytes):
+                    yield matching(part, fields, ticket.where).select(sent), passed_over + part.num_rows
+                    passed_over = 0
         finally:
             if is_one_of_few:
                 self._reading.release()

@@ -13,7 +13,7 @@ from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.storage.conformance import realign, written_fields
-from leasehold.storage.segment import SegmentEncoder
+from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
 from leasehold.wire.flight_server import Incoming
 from leasehold.wire.steps import run

@@ -7,13 +7,14 @@ from rpds import HashTrieMap
 from leasehold.core.catalog.shelf import SEGMENTS, Shelf
 from leasehold.core.data.scan_plan import plan_scan
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import PlanScan
+from leasehold.core.words.messages import Filter, PlanScan
 from leasehold.core.words.records import ColumnStatistics, SegmentRecord
-from leasehold.core.words.statements import TableName
-from leasehold.errors import Refused
+from leasehold.core.words.statements import Literal, TableName
+from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
 from leasehold.sql.parse import parse
+from leasehold.sql.where import read_where
 from tests.unit.core.ddl_words import ground
 
 PLAN = PlanScan(cluster_id=None, name="db.t", columns=None)
@@ -83,3 +84,81 @@ def test_R6_a_plan_says_of_which_generation_its_facts_are(many):
     catalog, _, _ = many
     catalog = msgspec.structs.replace(catalog, cluster=msgspec.structs.replace(catalog.cluster, generation=7))
     assert plan_scan(PLAN, catalog).facts.generation == 7
+
+
+# ---------------------------------------------------------------- conditions
+
+
+def known(number, low, high, nulls=0):
+    return ColumnStatistics(field=number, nulls=nulls, minimum=low, maximum=high)
+
+
+@pytest.fixture
+def days():
+    """A table of ten segments, of a hundred keys each; the last one says nothing of itself."""
+    statements = "CREATE DATABASE db", "CREATE TABLE db.t (k BIGINT, v STRING, d DATE)"
+    catalog = ground(*map(parse, statements)).catalog
+    table = catalog.table(TableName("db", "t")).id
+    segments = {}
+    for number in range(10):
+        statistics = (known(1, number * 100, number * 100 + 99), known(2, "a", "b"), known(3, None, None, 100))
+        name = f"{number:032x}-{number:032x}"
+        segments[name] = SegmentRecord(
+            id=name,
+            table=table,
+            bucket=0,
+            schema_version=1,
+            rows=100,
+            size_bytes=1,
+            sha256=b"h" * 32,
+            statistics=statistics if number < 9 else (),
+            holders=(1,),
+        )
+    return msgspec.structs.replace(catalog, segments=Shelf(HashTrieMap({(table, 0): segments})))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("k = 250", [2]),
+        ("k IN (250, 799)", [2, 7]),
+        ("k < 100", [0]),
+        ("k <= 100", [0, 1]),
+        ("k > 799 AND k < 900", [8]),
+        ("k BETWEEN 150 AND 250", [1, 2]),
+        ("k IS NULL", []),
+        ("d IS NOT NULL", []),
+        ("d IS NULL AND k = 1", [0]),
+        ("v LIKE 'c%'", []),
+        ("v LIKE 'ab%' AND k >= 850", [8]),
+        ("K = 1e2", None),
+    ],
+)
+def test_a_plan_leaves_out_what_can_have_no_such_row_and_says_how_many(days, text, left):
+    request = msgspec.structs.replace(PLAN, where=read_where(text))
+    if left is None:
+        with pytest.raises(Refused) as caught:
+            plan_scan(request, days)
+        assert caught.value.code == "BAD_VALUE"
+        return
+    made = plan_scan(request, days)
+    assert [int(one.id[:32], 16) for one in made.segments] == [*left, 9]
+    assert made.left_out == 9 - len(left)
+    assert [one.field.name for one in made.where] == [one.column for one in request.where]
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        ((Filter(column="nothing", operator="IS NULL"),), "NOT_FOUND"),
+        ((Filter(column="k", operator="="),), "BAD_MESSAGE"),
+        ((Filter(column="k", operator="=", values=(Literal("null", ""),)),), "BAD_VALUE"),
+        ((Filter(column="k", operator="STARTS WITH", values=(Literal("string", "1"),)),), "BAD_VALUE"),
+        ((Filter(column="k", operator="IS NULL"),) * 65, "TOO_MANY_CONDITIONS"),
+        ((Filter(column="k", operator="IN", values=(Literal("number", "1"),) * 1_025),), "TOO_MANY_CONDITIONS"),
+    ],
+)
+def test_conditions_that_mean_nothing_are_refused(days, where, code):
+    with pytest.raises(LeaseholdError) as caught:
+        plan_scan(msgspec.structs.replace(PLAN, where=where), days)
+    assert caught.value.code == code

@@ -47,6 +47,8 @@ from leasehold.core.words.messages.data import (
     BucketPlaces,
     CommitTransaction,
     Cutoff,
+    FieldFilter,
+    Filter,
     NodeAbsence,
     OpenTransaction,
     Place,

@@ -1,7 +1,11 @@
 """Tables, write transactions and plans of scans."""
 
+from typing import Literal as OneOf
+from typing import TypeAlias
+
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import ColumnStatistics, Field, SegmentRecord, TransactionState, ViewColumn
+from leasehold.core.words.statements import Literal
 from leasehold.ids import (
     BucketNumber,
     ClusterId,
@@ -203,6 +207,25 @@ class AgreeCutoff(ClientRequest, frozen=True, kw_only=True, tag="agree-cutoff/1"
     """The views that the table is read through."""
 
 
+FilterOperator: TypeAlias = OneOf["=", "<", "<=", ">", ">=", "IN", "IS NULL", "IS NOT NULL", "STARTS WITH"]
+
+
+class Filter(BaseMessage, frozen=True, kw_only=True, tag="filter/1"):
+    """A condition on a column, as a reader asks for it: IN has at least one value, the null tests none, others one."""
+
+    column: str
+    operator: FilterOperator
+    values: tuple[Literal, ...] = ()
+
+
+class FieldFilter(BaseMessage, frozen=True, kw_only=True, tag="field-filter/1"):
+    """A condition as it is planned. The values are literals of the field's type (`core.words.literals`)."""
+
+    field: Field
+    operator: FilterOperator
+    values: tuple[str, ...] = ()
+
+
 class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Pins a revision and the segments of a table; `columns` None means all."""
 
@@ -213,6 +236,8 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """The views that the table is read through."""
     rewrite: bool = False
     """Only the segments that are worth rewriting."""
+    where: tuple[Filter, ...] = ()
+    """Only rows that fulfil all of these."""
 
 
 class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
@@ -245,3 +270,6 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """Of a rewrite: the newest DELETE of the table."""
     through: tuple[ObjectId, ...] = ()
     cutoff: Cutoff | None = None
+    where: tuple[FieldFilter, ...] = ()
+    left_out: int = 0
+    """How many segments have no row that fulfils `where`, by their statistics."""

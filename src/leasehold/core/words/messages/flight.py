@@ -1,7 +1,7 @@
 """Tickets and batch marks on Flight."""
 
 from leasehold.core.words.messages.base import BaseMessage
-from leasehold.core.words.messages.data import Cutoff, StagedSegment
+from leasehold.core.words.messages.data import Cutoff, FieldFilter, StagedSegment
 from leasehold.core.words.records import Field
 from leasehold.ids import (
     BucketNumber,
@@ -142,6 +142,8 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
     cutoff: Cutoff | None = None
     """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
+    where: tuple[FieldFilter, ...] = ()
+    """Only rows that fulfil all of these are sent."""
 
 
 class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):

@@ -1,0 +1,97 @@
+"""The conditions of a scan: bound to the columns of its table, and held against what is known of each segment."""
+
+from collections.abc import Iterable
+
+from leasehold.core.catalog.catalog import field_named
+from leasehold.core.words.bounds import comparable
+from leasehold.core.words.literals import fit
+from leasehold.core.words.messages import FieldFilter, Filter, ReadTicket
+from leasehold.core.words.records import Field, SegmentRecord, TableRecord
+from leasehold.core.words.skipping import may_fulfil
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.limits.statements import FILTER_VALUES_MAX, FILTERS_MAX, LITERAL_CHARACTERS_MAX
+
+
+def planned_filters(where: tuple[Filter, ...], table: TableRecord) -> tuple[FieldFilter, ...]:
+    """The conditions on the columns of a table. Raises `NotFound`, `Refused` (BAD_VALUE, TOO_MANY_CONDITIONS)."""
+    if len(where) > FILTERS_MAX or sum(len(one.values) for one in where) > FILTER_VALUES_MAX:
+        raise Refused(
+            f"{len(where)} conditions with {sum(len(one.values) for one in where)} values",
+            code=ErrorCode.TOO_MANY_CONDITIONS,
+            hint=f"write at most {FILTERS_MAX} conditions and {FILTER_VALUES_MAX} values; filter the rows that come",
+        )
+    return tuple(_planned(one, table) for one in where)
+
+
+def _planned(asked: Filter, table: TableRecord) -> FieldFilter:
+    field = field_named(table, asked.column)
+    if not _has_its_values(asked):
+        raise Refused(f"{asked.operator} has {len(asked.values)} values", code=ErrorCode.BAD_MESSAGE)
+    if asked.operator == "STARTS WITH" and field.type != "STRING":
+        raise Refused(
+            f"column {field.name} is {field.type}, and only a STRING starts with other text",
+            code=ErrorCode.BAD_VALUE,
+            hint="compare it with =, <, <=, >, >= or IN",
+        )
+    fitted = [fit(value, field.type, column=field.name) for value in asked.values]
+    values = tuple(one for one in fitted if one is not None)
+    if len(values) < len(fitted):
+        raise Refused(
+            f"column {field.name} is compared with NULL, which is true for no value",
+            code=ErrorCode.BAD_VALUE,
+            hint=f"write {field.name} IS NULL",
+        )
+    return FieldFilter(field=field, operator=asked.operator, values=values)
+
+
+def _has_its_values(one: Filter | FieldFilter) -> bool:
+    match one.operator:
+        case "IN":
+            return len(one.values) > 0
+        case "IS NULL" | "IS NOT NULL":
+            return not one.values
+        case _:
+            return len(one.values) == 1
+
+
+def may_hold(where: tuple[FieldFilter, ...], segments: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+    """The segments that may hold a row that fulfils all conditions."""
+    tests = [(one.field.id, may_fulfil(one.field, one.operator, one.values)) for one in where]
+    wanted = {one.field.id for one in where}
+
+    def may(segment: SegmentRecord) -> bool:
+        if not segment.statistics:
+            return True
+        known = {one.field: one for one in segment.statistics if one.field in wanted}
+        return all(test(known.get(field), segment.rows) for field, test in tests)
+
+    return [one for one in segments if may(one)] if where else list(segments)
+
+
+def are_sound(where: tuple[FieldFilter, ...]) -> bool:
+    """Whether the conditions of a ticket are as a leader plans them, within their bounds."""
+    values = [value for one in where for value in one.values]
+    if len(where) > FILTERS_MAX or len(values) > FILTER_VALUES_MAX:
+        return False
+    if any(one.operator == "STARTS WITH" and one.field.type != "STRING" for one in where):
+        return False
+    return all(len(one) <= 2 * LITERAL_CHARACTERS_MAX for one in values) and all(map(_can_be_compared, where))
+
+
+def _can_be_compared(one: FieldFilter) -> bool:
+    value_of = comparable(one.field.type)
+    if value_of is not None:
+        try:
+            list(map(value_of, one.values))
+        except (ValueError, ArithmeticError):
+            return False
+    return _has_its_values(one)
+
+
+def columns_read(ticket: ReadTicket) -> tuple[Field, ...]:
+    """The columns that a ticket sends, and those that its conditions are about, each once."""
+    fields = {one.id: one for one in ticket.fields}
+    for one in ticket.where:
+        fields.setdefault(one.field.id, one.field)
+    return tuple(fields.values())

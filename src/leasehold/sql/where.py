@@ -1,0 +1,90 @@
+"""Conditions that choose rows, each on one column, joined by AND: those of a scan, and the simpler ones of a DELETE."""
+
+from typing import Final
+
+from leasehold.core.words.messages import Filter
+from leasehold.core.words.statements import Condition, Literal
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadStatement, Refused
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.front import read
+
+_COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
+_WRITE: Final = (
+    "write column = value, <, <=, >, >=, BETWEEN, IN (..), IS NULL, IS NOT NULL or LIKE 'start%', joined by AND"
+)
+
+
+def read_where(text: str) -> tuple[Filter, ...]:
+    """The conditions in `text`, for `where` of a scan.
+
+    Raises `BadStatement`, whose hint says what can be written, or `Refused` (BAD_IDENTIFIER, BAD_VALUE ..).
+    """
+    try:
+        cursor = Cursor(read(text))
+        found = list(_filters(cursor))
+        while cursor.accept("AND"):
+            found += _filters(cursor)
+        cursor.end()
+    except BadStatement as error:
+        raise BadStatement(error.text, hint=_WRITE) from error
+    return tuple(found)
+
+
+def _filters(cursor: Cursor) -> tuple[Filter, ...]:
+    if cursor.form == "NOT" and cursor.ahead(1) not in {*_COMPARISONS, "BETWEEN", "IN", "IS", "LIKE"}:
+        raise cursor.unsupported()
+    column = cursor.column()
+    if cursor.accept("IS"):
+        is_not = cursor.accept("NOT")
+        cursor.expect("NULL")
+        return (Filter(column=column, operator="IS NOT NULL" if is_not else "IS NULL"),)
+    if cursor.accept("IN"):
+        return (Filter(column=column, operator="IN", values=cursor.listed(_value)),)
+    if cursor.accept("LIKE"):
+        return (Filter(column=column, operator="STARTS WITH", values=(_start(cursor),)),)
+    compared = _compared(cursor, column, "BETWEEN", "IN", "IS", "LIKE")
+    return tuple(Filter(column=column, operator=one.operator, values=(one.value,)) for one in compared)
+
+
+def conditions(cursor: Cursor) -> tuple[Condition, ...]:
+    """The next comparison of a DELETE: two for BETWEEN."""
+    if cursor.form == "NOT" and cursor.ahead(1) not in {*_COMPARISONS, "BETWEEN"}:
+        raise cursor.unsupported()
+    return _compared(cursor, cursor.column(), "BETWEEN")
+
+
+def _compared(cursor: Cursor, column: str, *others: str) -> tuple[Condition, ...]:
+    if cursor.accept("BETWEEN"):
+        low = _value(cursor)
+        cursor.expect("AND")
+        return (
+            Condition(column=column, operator=">=", value=low),
+            Condition(column=column, operator="<=", value=_value(cursor)),
+        )
+    match cursor.choose(*_COMPARISONS, *others):
+        case "=" | "<" | "<=" | ">" | ">=" as operator:
+            return (Condition(column=column, operator=operator, value=_value(cursor)),)
+        case other:
+            raise AssertionError(other)
+
+
+def _value(cursor: Cursor) -> Literal:
+    if cursor.form == "NULL":
+        raise Refused("NULL is equal to nothing", code=ErrorCode.BAD_VALUE, hint="compare with a value")
+    return cursor.literal()
+
+
+def _start(cursor: Cursor) -> Literal:
+    """The text before the `%` that ends a pattern, in which a backslash makes the next character stand for itself."""
+    pattern = cursor.text()
+    found, rest = "", iter(pattern)
+    for one in rest:
+        if one == "%" and next(rest, None) is None:
+            return Literal("string", found)
+        following = next(rest, None) if one == "\\" else one
+        if one in "%_" or following is None:
+            break
+        found += following
+    cursor.at -= 1
+    raise cursor.bad("a pattern that is a text with one % behind it is expected, such as LIKE 'JFK%'")

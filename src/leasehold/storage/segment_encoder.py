@@ -1,0 +1,150 @@
+"""Arrow rows as the bytes of one Parquet file; `storage/segment.py` reads them back.
+
+`SegmentEncoder` hands the bytes on in chunks while it encodes, so that one encoding feeds the local disk and the peers,
+and every replica has the same bytes under one SHA-256.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from leasehold.core.data.appends import EncodedSegment
+from leasehold.core.words.records import Field
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.limits.segments import (
+    DICTIONARY_SAMPLE_ROWS,
+    ENCODER_BATCHES_MAX,
+    PAGE_BYTES,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_ROWS,
+    SEGMENT_BYTES_MAX,
+    WRITE_ROWS_MAX,
+)
+from leasehold.storage.chunk_sink import ChunkSink
+from leasehold.storage.schema import arrow_schema, count_true
+from leasehold.storage.statistics import column_statistics
+
+
+class SegmentEncoder:
+    """Encodes batches of one schema as one Parquet file; one thread at a time uses it.
+
+    `write` gets the bytes of the file in order, in chunks of mostly FORWARD_CHUNK_BYTES, never more. At most one row
+    group is in memory, of `row_group_rows` rows or about ROW_GROUP_BYTES. An error of `write` is raised by the method
+    that called it. After any error nothing more is handed on, and only `abort` may follow.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        write: Callable[[bytes], object],
+        *,
+        row_group_rows: int = ROW_GROUP_ROWS,
+        bytes_max: int = SEGMENT_BYTES_MAX,
+    ) -> None:
+        assert 1 <= row_group_rows <= ROW_GROUP_ROWS
+        self._fields = tuple(fields)
+        self._schema = arrow_schema(fields)
+        self._row_group_rows = row_group_rows
+        self._sink = ChunkSink(write, bytes_max)
+        # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
+        self._writer: pq.ParquetWriter | None = None
+        self._written: list[pq.FileMetaData] = []
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._with_nan: set[int] = set()
+        self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Takes the rows of `batch`, whose schema is exactly `arrow_schema(fields)`. Raises `Refused` with code
+        SEGMENT_TOO_LARGE over `bytes_max`."""
+        assert not self._sink.closed, "a finished or aborted segment takes no rows"
+        assert batch.schema.equals(self._schema, check_metadata=True), "conform() comes first"
+        for start in range(0, batch.num_rows, self._row_group_rows):
+            self._hold(batch.slice(start, self._row_group_rows))
+
+    def finish(self) -> EncodedSegment:
+        """Hands on the rest of the file and describes it. A segment without rows is a file as well."""
+        assert not self._sink.closed, "a segment is finished once"
+        self._write_row_group()
+        writer = self._writer or self._open()
+        writer.close()
+        self._stream.flush()
+        self._sink.close()
+        return EncodedSegment(
+            sha256=self._sink.sha256.digest(),
+            rows=self.rows,
+            size_bytes=self._sink.size_bytes,
+            statistics=tuple(
+                column_statistics(field, kind, place, self._written[0], comparable=place not in self._with_nan)
+                for place, (field, kind) in enumerate(zip(self._fields, self._schema.types, strict=True))
+            ),
+        )
+
+    def abort(self) -> None:
+        """Drops everything; nothing more is handed on. Idempotent, and without effect on a finished segment."""
+        self._sink.close()
+        self._pending.clear()
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        if self._pending_rows + batch.num_rows > self._row_group_rows:
+            self._write_row_group()
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        if self._pending_rows >= self._row_group_rows or self._pending_bytes >= ROW_GROUP_BYTES:
+            self._write_row_group()
+        elif len(self._pending) > ENCODER_BATCHES_MAX:
+            self._pending = [pa.concat_batches(self._pending)]
+
+    def _write_row_group(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.Table.from_batches(self._pending, self._schema)
+        writer = self._writer or self._open()
+        writer.write_table(rows, row_group_size=self._row_group_rows)
+        # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
+        self._with_nan.update(place for place in self._floats if count_true("is_nan", rows.column(place)))
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _open(self) -> pq.ParquetWriter:
+        timestamps = [field.name for field in self._schema if pa.types.is_timestamp(field.type)]
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            self._schema,
+            write_batch_size=self._rows_at_once(),
+            compression="zstd",
+            compression_level=1,
+            # The stubs say bool; a list of names is documented as well.
+            use_dictionary=self._repetitive(),  # pyright: ignore[reportArgumentType]
+            column_encoding=dict.fromkeys(timestamps, "DELTA_BINARY_PACKED") or None,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=False,
+            metadata_collector=self._written,
+        )
+        return self._writer
+
+    def _rows_at_once(self) -> int:
+        """Parquet looks only between so many rows whether a page is full, and a reader decodes whole pages."""
+        if not self._pending:
+            return WRITE_ROWS_MAX
+        return max(1, min(WRITE_ROWS_MAX, PAGE_BYTES * self._pending_rows // max(1, self._pending_bytes)))
+
+    def _repetitive(self) -> list[str] | bool:
+        """The string columns whose first rows repeat themselves."""
+        if not self._pending:
+            return False
+        sample = pa.Table.from_batches(self._pending, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
+        names = [
+            field.name
+            for field, column in zip(self._schema, sample.columns, strict=True)
+            if pa.types.is_string(field.type)
+            and pc.call_function("count_distinct", [column]).as_py() * 2 <= sample.num_rows
+        ]
+        return names or False
