@@ -237,6 +237,7 @@ class ErrorCode(StrEnum):
     TOO_MANY_TABLES = auto()
     TOO_MANY_TOKENS = auto()
     TOO_MANY_VIEWS = auto()
+    TOO_OLD = auto()
     TOO_SLOW = auto()
     TRANSACTION_ENDED = auto()
     TRANSACTION_FORGOTTEN = auto()

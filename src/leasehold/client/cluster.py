@@ -217,19 +217,28 @@ class Table:
         self.schema: pa.Schema = arrow_schema(facts.fields)
 
     def scan(
-        self, columns: Iterable[str] | None = None, *, where: str | None = None, timeout: float | None = None
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        where: str | None = None,
+        as_of: int | None = None,
+        timeout: float | None = None,
     ) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
 
         `where` chooses rows by conditions on columns as they are written in SQL, such as
         `day >= DATE '2013-06-15' AND origin IN ('JFK', 'LGA')`: files and parts of files that have no such row are not
-        read, and only these rows travel. `timeout` is as in `connect`, for this scan.
+        read, and only these rows travel. `as_of` is an earlier revision: its columns and rows are read, without what
+        was deleted or has expired since. `timeout` is as in `connect`, for this scan.
+
+        Raises `Refused` with code TOO_OLD for a revision that can't be read any more, FUTURE_REVISION for one that does
+        not exist yet.
         """
         cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
         filters = conditions(where)
 
         def read() -> pa.RecordBatchReader:
-            plan = cluster.plan(self.name, chosen, where=filters)
+            plan = cluster.plan(self.name, chosen, where=filters, as_of=as_of)
             self._check(plan.facts)
             return cluster.read(plan)
 

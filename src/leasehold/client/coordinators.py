@@ -57,7 +57,7 @@ from leasehold.core.words.messages import (
     WaitingFor,
 )
 from leasehold.errors import LeaseholdError, OutcomeUnknown
-from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId, UserToken
+from leasehold.ids import ClusterId, LoginToken, ObjectId, Revision, StatementId, TransactionId, UserToken
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
@@ -240,13 +240,22 @@ class Coordinators:
         through: tuple[ObjectId, ...] = (),
         rewrite: bool = False,
         where: tuple[Filter, ...] = (),
+        as_of: int | None = None,
     ) -> ScanPlan:
-        """Pins the present revision of a table, and its segments; `through` are the views that it is read for.
+        """Pins a table at its present revision, or `as_of` an earlier one, and its segments; `through` are the views
+        that it is read for.
 
         For a `rewrite` the plan has the segments that are worth it, and with conditions those that may have such rows.
         """
-        chosen = None if columns is None else tuple(columns)
-        request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite, where=where)
+        request = PlanScan(
+            cluster_id=None,
+            name=name,
+            columns=None if columns is None else tuple(columns),
+            through=through,
+            rewrite=rewrite,
+            where=where,
+            as_of=None if as_of is None else Revision(as_of),
+        )
         return self._look_up(request, ScanPlan)
 
     def plan_query(self, names: Iterable[str]) -> QueryPlan:

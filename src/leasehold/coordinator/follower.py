@@ -132,8 +132,8 @@ class Follower:
                 return text.lstrip()[:4].upper() in {"SHOW", "DESC"} and parses_at_once(text)
             case AskTable(absences=True):
                 return False
-            case PlanScan(rewrite=rewrite):
-                return not rewrite  # what is worth rewriting takes long to find out
+            case PlanScan(rewrite=rewrite, as_of=as_of):
+                return not rewrite and as_of is None  # these take long
             case _:
                 return isinstance(request, AskBackup | ChallengeCoordinator | WhoAreYou | LookUp)
 

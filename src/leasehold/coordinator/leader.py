@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from functools import partial
 from typing import Final
 
 import msgspec
 
 from leasehold.coordinator.backups import Backups
+from leasehold.coordinator.data.plans import Plans
 from leasehold.coordinator.data.queries import Queries
 from leasehold.coordinator.data.transactions import WriteTransactions
 from leasehold.coordinator.nodes.leases import Leasing
@@ -109,6 +109,7 @@ class Leader:
         self._leasing.committed(catalog)
         self._transactions = WriteTransactions(self._writer, self._leasing, clock)
         self._queries = Queries(self._writer, clock)
+        self._plans = Plans(storage, threads, lambda: self._writer.catalog)
         self._reports = NodeReports(self._writer, self._leasing)
         self._wall = BelievedClock(clock, self._writer)
         self._housekeeping = Housekeeping(self._writer, self._wall, threads)
@@ -249,9 +250,8 @@ class Leader:
             case messages.AskStatus():
                 status = self._overview.status(self._writer.catalog, self._clock.now_ns())
                 return msgspec.structs.replace(status, clock_ahead_ns=self._wall.ahead_ns)
-            case messages.PlanScan(rewrite=True):
-                # It compares all segments with all DELETEs: not on the loop that grants leases.
-                return await self._threads.run(partial(looked_up, request, self._writer.catalog))
+            case messages.PlanScan():
+                return await self._plans.plan(request)
             case messages.AskTable(absences=True):
                 facts = looked_up(request, self._writer.catalog)
                 assert isinstance(facts, messages.TableFacts)

@@ -1,1 +1,1 @@
-"""Write `transactions`, and `queries` whose parts several processes read, at the leader."""
+"""Write `transactions`, `plans` of scans, and `queries` whose parts several processes read, at the leader."""

@@ -12,7 +12,7 @@ from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
-from leasehold.core.words.records import SegmentRecord, TableRecord
+from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
@@ -38,9 +38,7 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     """
     check_through(request.through, catalog)
     table = catalog.table(parse_name(request.name))
-    fields = live_fields(table)
-    if request.columns is not None:
-        fields = tuple(field_named(table, name) for name in request.columns)
+    fields = chosen_fields(request.columns, table)
     where = planned_filters(request.where, table)
     segments: list[SegmentRecord] = []
     if request.rewrite:
@@ -49,21 +47,29 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
         _check_can_fit(table, catalog, limits)
         for number in range(table.buckets):
             segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
-    count = len(segments)
-    segments = may_hold(where, segments)
-    lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
+    found = may_hold(where, segments)
     plan = ScanPlan(
         facts=table_facts(table, catalog),
         fields=fields,
-        segments=lean,
+        segments=tuple(msgspec.structs.replace(one, statistics=()) for one in found),
         through=request.through,
         deletes=table.deletes if request.rewrite else 0,
         cutoff=cutoff(table, catalog),
         where=where,
-        left_out=count - len(segments),
+        left_out=len(segments) - len(found),
     )
+    return fitting(plan, table, catalog, limits)
+
+
+def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:
+    """The columns in use with these names, by default all. Raises `NotFound`."""
+    return live_fields(table) if columns is None else tuple(field_named(table, name) for name in columns)
+
+
+def fitting(plan: ScanPlan, table: TableRecord, catalog: Catalog, limits: PlanLimits) -> ScanPlan:
+    """The plan, if one message can hold it. Raises `Refused` with code TOO_MANY_SEGMENTS."""
     if len(encode(plan)) > limits.bytes_max:
-        raise _too_many_segments(len(lean), table, catalog, limits)
+        raise _too_many_segments(len(plan.segments), table, catalog, limits)
     return plan
 
 

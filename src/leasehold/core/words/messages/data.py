@@ -238,6 +238,8 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Only the segments that are worth rewriting."""
     where: tuple[Filter, ...] = ()
     """Only rows that fulfil all of these."""
+    as_of: Revision | None = None
+    """The revision whose rows are read, by default the present one."""
 
 
 class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
@@ -273,3 +275,5 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     where: tuple[FieldFilter, ...] = ()
     left_out: int = 0
     """How many segments have no row that fulfils `where`, by their statistics."""
+    as_of: Revision | None = None
+    """The revision whose columns and segments these are, if an earlier one was asked for."""

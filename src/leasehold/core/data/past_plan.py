@@ -1,0 +1,90 @@
+"""Plans of scans of the past: the columns and the segments of an earlier revision, read by the rights of today.
+
+The past has the rows of its revision, without those that a DELETE or a TTL has taken since: what was taken away is gone
+for every reader (INV-SCAN-1). So such a scan is authorised and guarded like any other, and reads the files that nodes
+still have. What a rewrite has replaced is there for REPLACED_KEPT_NS; then the revisions before it can't be read.
+"""
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog, check_through, live_fields
+from leasehold.core.data.cutoff import cutoff
+from leasehold.core.data.facts import parse_name, table_facts
+from leasehold.core.data.filters import may_hold, planned_filters
+from leasehold.core.data.scan_plan import PLAN_LIMITS, PlanLimits, chosen_fields, fitting
+from leasehold.core.words.messages import PlanScan, ScanPlan
+from leasehold.core.words.records import SegmentRecord, TableRecord, UseState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import Revision
+
+
+class PastTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table as the meta storage had it at a revision; without a record it was not there."""
+
+    revision: Revision
+    table: TableRecord | None
+    segments: tuple[SegmentRecord, ...]
+
+
+def plan_past(request: PlanScan, past: PastTable, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
+    """The plan of a scan as of a past revision; `catalog` is that of today, under which the table has its name.
+
+    Raises as `plan_scan`, and `Refused` with code TOO_OLD or COLUMN_DROPPED.
+    """
+    check_through(request.through, catalog)
+    today = catalog.table(parse_name(request.name))
+    name = str(catalog.table_name(today))
+    if past.table is None or past.table.state is not UseState.IN_USE:
+        raise too_old(f"table {name} was not there at revision {past.revision}")
+    gone = missing(past, catalog)
+    if gone:
+        raise too_old(f"a rewrite has replaced {len(gone)} of the segments that {name} had at revision {past.revision}")
+    fields = chosen_fields(request.columns, past.table)
+    alive = {field.id for field in live_fields(today)}
+    for field in fields:
+        if field.id not in alive:
+            raise Refused(
+                f"column {field.name} of {name} was dropped since revision {past.revision}",
+                code=ErrorCode.COLUMN_DROPPED,
+                hint="choose the columns to read, without it",
+            )
+    where = planned_filters(request.where, past.table)
+    found = may_hold(where, past.segments)
+    plan = ScanPlan(
+        facts=table_facts(today, catalog),
+        fields=fields,
+        segments=tuple(_as_it_lies(one, catalog) for one in found),
+        through=request.through,
+        cutoff=cutoff(today, catalog),
+        where=where,
+        left_out=len(past.segments) - len(found),
+        as_of=past.revision,
+    )
+    return fitting(plan, today, catalog, limits)
+
+
+def missing(past: PastTable, catalog: Catalog) -> list[SegmentRecord]:
+    """The segments of the past that no scan can read any more."""
+    return [one for one in past.segments if _found(one, catalog) is None]
+
+
+def _found(segment: SegmentRecord, catalog: Catalog) -> SegmentRecord | None:
+    bucket = (segment.table, segment.bucket)
+    found = catalog.segments.one(bucket, segment.id)
+    if found is None:
+        replaced = catalog.replaced.one(bucket, segment.id)
+        return None if replaced is None else replaced.segment
+    return found
+
+
+def _as_it_lies(segment: SegmentRecord, catalog: Catalog) -> SegmentRecord:
+    """Where its file is today."""
+    found = _found(segment, catalog)
+    assert found is not None, "`missing` has looked"
+    return msgspec.structs.replace(found, statistics=())
+
+
+def too_old(text: str, oldest: Revision | None = None) -> Refused:
+    hint = "read a later revision" if oldest is None else f"the oldest that can be read is {oldest}"
+    return Refused(text, code=ErrorCode.TOO_OLD, hint=hint)

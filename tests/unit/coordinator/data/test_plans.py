@@ -1,0 +1,166 @@
+"""Plans of scans of the past, from the history of a real meta storage."""
+
+import msgspec
+import pytest
+
+from leasehold.coordinator.data.plans import Plans
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.messages import PlanScan
+from leasehold.core.words.operations import Change, Txn
+from leasehold.core.words.records import ReplacedRecord, SegmentRecord, UseState
+from leasehold.core.words.statements import TableName
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.metastorage.sqlite import SqliteMetaStorage
+from leasehold.sql.parse import parse
+from leasehold.sql.where import read_where
+from leasehold.testing.threads import NoThreads
+from tests.unit.core.ddl_words import ground
+
+T = TableName("db", "t")
+
+
+def segment(table, number, **more):
+    return SegmentRecord(
+        id=f"{number:032x}-{number:032x}",
+        table=table,
+        bucket=0,
+        schema_version=1,
+        rows=10,
+        size_bytes=1,
+        sha256=b"h" * 32,
+        statistics=(),
+        holders=(1,),
+        **more,
+    )
+
+
+class History:
+    """A table `db.t (a INT, b INT)` and what happens to it, a revision each."""
+
+    def __init__(self, storage):
+        self.storage = storage
+        catalog = ground(*map(parse, ("CREATE DATABASE db", "CREATE TABLE db.t (a INT, b INT)"))).catalog
+        self.table = catalog.table(T)
+        self.begin = (
+            *first_records("c" * 32, DEFAULT_SETTINGS),
+            *(put(keys.node(one.id), one) for one in catalog.nodes.values()),
+            *(put(keys.database(one.id), one) for one in catalog.databases.values()),
+        )
+        self.made = (
+            put(keys.table(self.table.id), self.table),
+            *(put(keys.bucket(*key), one) for key, one in catalog.buckets.items()),
+        )
+        self.count = 0
+
+    async def commit(self, *changes):
+        self.count += 1
+        lineage = Change(keys.LINEAGE, b"%032d" % self.count)
+        return (
+            await self.storage.txn(Txn(then=(*(one for one in changes if one.key != keys.LINEAGE), lineage)))
+        ).revision
+
+    async def add(self, number):
+        one = segment(self.table.id, number)
+        return await self.commit(put(keys.segment(one.table, one.bucket, one.id), one))
+
+    async def replace(self, number, by):
+        """A rewrite, of which the old file is kept for a while."""
+        old, new = segment(self.table.id, number), segment(self.table.id, by)
+        return await self.commit(
+            Change(keys.segment(old.table, old.bucket, old.id), None),
+            put(keys.replaced(old.table, old.bucket, old.id), ReplacedRecord(segment=old)),
+            put(keys.segment(new.table, new.bucket, new.id), new),
+        )
+
+    async def release(self, number):
+        old = segment(self.table.id, number)
+        return await self.commit(Change(keys.replaced(old.table, old.bucket, old.id), None))
+
+    async def plan(self, as_of, **more):
+        catalog = await read_catalog(self.storage)
+        plans = Plans(self.storage, NoThreads(), lambda: catalog)
+        return await plans.plan(
+            PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, "as_of": as_of, **more})
+        )
+
+    async def numbers(self, as_of, **more):
+        return [int(one.id[:32], 16) for one in (await self.plan(as_of, **more)).segments]
+
+    async def too_old(self, as_of):
+        """The revision that the error names."""
+        with pytest.raises(Refused) as caught:
+            await self.plan(as_of)
+        assert caught.value.code == "TOO_OLD"
+        return int(caught.value.hint.rsplit(" ", 1)[-1])
+
+
+@pytest.fixture
+async def history(tmp_path):
+    storage = await SqliteMetaStorage.open(tmp_path / "meta.db")
+    made = History(storage)
+    await made.commit(*made.begin)
+    await made.commit(*made.made)
+    yield made
+    await storage.close()
+
+
+async def test_a_scan_of_the_past_has_the_segments_of_its_revision(history):
+    first, second = await history.add(1), await history.add(2)
+    assert await history.numbers(first) == [1]
+    assert await history.numbers(second) == [1, 2]
+    assert (await history.plan(first)).as_of == first
+    assert (await history.plan(first)).facts.revision == second, "it is read on the present view"
+
+
+async def test_what_a_rewrite_has_replaced_is_there_until_it_is_released(history):
+    before = await history.add(1)
+    after = await history.replace(1, by=2)
+    assert await history.numbers(before) == [1]
+    assert await history.numbers(after) == [2]
+    await history.release(1)
+    assert await history.numbers(after) == [2]
+    assert await history.too_old(before) == after
+
+
+async def test_a_revision_that_is_not_kept_is_refused_with_the_oldest(history):
+    first, second, third = [await history.add(number) for number in (1, 2, 3)]
+    await history.storage.compact(second)
+    assert await history.too_old(first) == second
+    assert await history.numbers(second) == [1, 2]
+    await history.replace(1, by=4)
+    await history.release(1)
+    assert await history.too_old(first) == await history.too_old(third) == third + 1
+
+
+async def test_before_the_table_was_there(history):
+    assert await history.too_old(1) == 2
+    assert await history.numbers(2) == []
+
+
+async def test_a_revision_that_does_not_exist_yet(history):
+    newest = await history.add(1)
+    with pytest.raises(Refused) as caught:
+        await history.plan(newest + 1)
+    assert caught.value.code == "FUTURE_REVISION"
+    assert str(newest) in caught.value.text
+
+
+async def test_the_columns_are_those_of_the_revision_but_for_dropped_ones(history):
+    before = await history.add(1)
+    a, b = history.table.fields
+    renamed = (msgspec.structs.replace(a, name="c", type="BIGINT"), b)
+    await history.commit(put(keys.table(history.table.id), msgspec.structs.replace(history.table, fields=renamed)))
+    assert [(one.name, one.type) for one in (await history.plan(before)).fields] == [("a", "INT"), ("b", "INT")]
+    where = read_where("a = 1")
+    assert [one.field.type for one in (await history.plan(before, where=where)).where] == ["INT"]
+    with pytest.raises(LeaseholdError) as caught:
+        await history.plan(before, columns=("c",))
+    assert caught.value.code == "NOT_FOUND"
+    dropped = (msgspec.structs.replace(a, state=UseState.PRE_DELETE), b)
+    await history.commit(put(keys.table(history.table.id), msgspec.structs.replace(history.table, fields=dropped)))
+    with pytest.raises(Refused) as caught:
+        await history.plan(before)
+    assert caught.value.code == "COLUMN_DROPPED"
+    assert [one.name for one in (await history.plan(before, columns=("b",))).fields] == ["b"]
