@@ -348,6 +348,7 @@ def test_L15_a_client_that_can_not_ask_refuses_though_it_knows_what_it_was_told_
 
 def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
     from leasehold.spark.entry import ClusterEntry
+    from leasehold.spark.options import Asked
     from leasehold.spark.source import LeaseholdReader, LeaseholdSource, spark_schema
 
     with data_nodes.cluster(tmp_path) as made:
@@ -356,7 +357,7 @@ def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
         monkeypatch.setattr("leasehold.core.data.asking.CLIENT_PATIENCE_NS", SECOND_NS)
         source = LeaseholdSource({"table": "db.t", "cluster": "127.0.0.1:1"})
         reader = LeaseholdReader(
-            entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None), table="db.t", through=(), schema=schema
+            entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None), asked=Asked(table="db.t"), schema=schema
         )
         for use in (
             reader.partitions,

@@ -16,25 +16,28 @@ from pyspark import java_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from leasehold.client.cluster import Cluster
+from leasehold.client.cluster import Cluster, conditions
 from leasehold.core.words.messages import Rows
+from leasehold.core.words.records import Field
 from leasehold.core.words.statements import fold
-from leasehold.errors import AlreadyExists, BadSettings
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import AlreadyExists, BadSettings, Refused
+from leasehold.ids import Revision
 from leasehold.limits.processes import JAVA_ANSWER_NS
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.limits.units import SECOND_NS
 from leasehold.spark.application import application_of
-from leasehold.spark.source import (
+from leasehold.spark.options import (
+    AS_OF_OPTION,
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
-    FORMAT,
     TABLE_OPTION,
     THROUGH_OPTION,
     USER_OPTION,
-    anchored,
-    bound_to,
-    default_cluster,
+    WHERE_OPTION,
+    Asked,
 )
+from leasehold.spark.source import FORMAT, anchored, bound_to, default_cluster, fields_of
 from leasehold.spark.types import select_fields, spark_schema
 from leasehold.wire.entropy import SystemEntropy
 
@@ -132,18 +135,38 @@ def table(
     name: str,
     columns: Iterable[str] | None = None,
     *,
+    where: str | None = None,
+    as_of: int | None = None,
     cluster: str | Path | None = None,
     user: str | None = None,
     password: str | None = None,
 ) -> DataFrame:
     """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
 
-    It keeps the revision at which it was first read; ask for the table again to see rows that were added since. If the
-    cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises `NotFound`
-    for a table or column that is not there, `Unauthenticated`, `Unreachable`.
+    `where` chooses rows as in `client.cluster.Table.scan`: what has no such row is not read, and other rows do not
+    travel. The frame keeps the revision at which it was first read, or the revision `as_of`; ask for the table again to
+    see rows that were added since. If the cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and
+    $LEASEHOLD_PASSWORD. Raises `NotFound` for a table or column that is not there, `BadStatement` for a `where` that
+    can't be read, `Refused` with code BAD_SCHEMA, BAD_VALUE, TOO_OLD or FUTURE_REVISION, `Unauthenticated`,
+    `Unreachable`.
     """
+    if isinstance(columns, str) or (columns is not None and not (columns := list(columns))):
+        raise Refused(
+            "columns are no list of names", code=ErrorCode.BAD_SCHEMA, hint='write columns=["origin", "temp"]'
+        )
     with _connected(spark, cluster, user, password) as connection:
-        return _table(spark, connection, name, columns, _credentials(spark, connection.target, user, password))
+        asked = Asked(
+            table=name,
+            columns=None if columns is None else tuple(columns),
+            where=conditions(where),
+            as_of=None if as_of is None else Revision(as_of),
+        )
+        # What is wrong is refused here, rather than in a query.
+        fields = fields_of(connection, asked)
+        options = _credentials(spark, connection.target, user, password)
+        options |= {WHERE_OPTION: where} if where is not None else {}
+        options |= {AS_OF_OPTION: str(as_of)} if as_of is not None else {}
+        return _frame(spark, connection, name, fields, options)
 
 
 def view(
@@ -170,7 +193,8 @@ def view(
         frame: DataFrame | None = None
         try:
             for one in facts.tables:
-                read = _table(spark, connection, one.name, one.columns, options)
+                fields = select_fields(one.columns, connection.facts(one.name).fields, table=one.name)
+                read = _frame(spark, connection, one.name, fields, options)
                 read.createOrReplaceTempView(called[one.name])
             for body in facts.views:
                 frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
@@ -216,17 +240,11 @@ def attach(
         return names
 
 
-def _table(
-    spark: SparkSession,
-    connection: Cluster,
-    name: str,
-    columns: Iterable[str] | None,
-    options: Mapping[str, str],
+def _frame(
+    spark: SparkSession, connection: Cluster, name: str, fields: Iterable[Field], options: Mapping[str, str]
 ) -> DataFrame:
-    facts = connection.facts(name)
-    fields = facts.fields if columns is None else select_fields(columns, facts.fields, table=facts.name)
     reader = spark.read.format(FORMAT).schema(spark_schema(fields)).options(**options)
-    return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.target}).load()
+    return reader.options(**{TABLE_OPTION: name, CLUSTER_OPTION: connection.target}).load()
 
 
 def _credentials(spark: SparkSession, target: str, user: str | None, password: str | None) -> dict[str, str]:

@@ -13,14 +13,14 @@ import hashlib
 import heapq
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
@@ -32,24 +32,28 @@ from leasehold.client.threads import of_process, places_of
 from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import ScanPlan
-from leasehold.core.words.records import SegmentRecord
+from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, Refused
-from leasehold.ids import ObjectId
+from leasehold.errors import Refused
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.entry import ClusterEntry, entry_for
+from leasehold.spark.filters import hands_over_filters, taken
+from leasehold.spark.options import (
+    CLUSTER_OPTION,
+    CREDENTIALS_OPTION,
+    PASSWORD_OPTION,
+    USER_OPTION,
+    WRITING,
+    Asked,
+    check_names,
+    table_of,
+)
+from leasehold.spark.options import asked as asked_by
 from leasehold.spark.sink import LeaseholdSink, readable
 from leasehold.spark.types import check_readable, check_writable, select_fields, spark_schema
 from leasehold.storage.schema import arrow_type
 
 FORMAT: Final = "leasehold"
-TABLE_OPTION: Final = "table"
-CLUSTER_OPTION: Final = "cluster"
-THROUGH_OPTION: Final = "through"
-"""The numbers of the views that the table is read through, with commas between them; only we set it."""
-USER_OPTION: Final = "user"
-PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
-CREDENTIALS_OPTION: Final = "credentials"
 CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
 JOB_TAGS: Final = "spark.job.tags"
 QUERY_TAG: Final = re.compile(r"spark-session-[0-9a-f-]{36}-execution-root-id-[0-9]+")
@@ -60,6 +64,8 @@ HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or host:port of coordinators).
 
+    A read takes `columns` (names with commas between them), `where` (conditions, as `client.cluster.Table.scan`) and
+    `asOfRevision`.
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
     $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get a login for this read or write
@@ -79,16 +85,20 @@ class LeaseholdSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The table's columns as of now."""
-        with readable(table := self._table()), self._cluster() as cluster:
-            return spark_schema(cluster.facts(table).fields)
+        """The columns that are read, as of now or of the revision that is asked for."""
+        asked = self._asked()
+        with readable(asked.table), self._cluster() as cluster:
+            return spark_schema(fields_of(cluster, asked))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`."""
-        with readable(table := self._table()), self._cluster() as cluster:
-            facts, through = cluster.facts(table), self._through()
-            entry = entry_for(cluster, facts.table, application=self._application(), through=through)
-            return LeaseholdReader(entry=entry, table=table, through=through, schema=schema)
+        asked = self._asked()
+        with readable(asked.table), self._cluster() as cluster:
+            entry = entry_for(
+                cluster, cluster.facts(asked.table).table, through=asked.through, application=self._application()
+            )
+            kind = FilteringReader if hands_over_filters() else LeaseholdReader
+            return kind(entry=entry, asked=asked, schema=schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
@@ -115,15 +125,14 @@ class LeaseholdSource(DataSource):
                 revision=max(opened.revision, entry.revision),
             )
 
-    def _table(self) -> str:
-        table = self.options.get(TABLE_OPTION)
+    def _asked(self) -> Asked:
         with readable(FORMAT):
-            if not table:
-                raise BadSettings("no table is named", hint='add .option("table", "database.table")')
-            return table
+            return asked_by(self.options)
 
-    def _through(self) -> tuple[ObjectId, ...]:
-        return tuple(ObjectId(int(one)) for one in self.options.get(THROUGH_OPTION, "").split(",") if one)
+    def _table(self) -> str:
+        with readable(FORMAT):
+            check_names(self.options, WRITING)
+            return table_of(self.options)
 
     def _cluster(self) -> Cluster:
         target, user = self._target(), self.options.get(USER_OPTION)
@@ -174,27 +183,19 @@ def bound_to(
 class LeaseholdReader(DataSourceReader):
     """Reads the columns of a declared schema: the table's own, or the subset that `.schema(..)` gave."""
 
-    def __init__(
-        self,
-        *,
-        entry: ClusterEntry,
-        table: str,
-        through: tuple[ObjectId, ...],
-        schema: StructType,
-    ) -> None:
+    def __init__(self, *, entry: ClusterEntry, asked: Asked, schema: StructType) -> None:
         self._entry = entry
-        self._name = table
-        self._through = through
+        self._asked = asked
+        self._name = asked.table
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Pins the present revision; each partition is the encoded plan of a share of the segments. At least one.
+        """Pins the revision; each partition is the encoded plan of a share of the segments. At least one.
 
         Raises `NotFound` for a table or columns that are not there, `Refused` (BAD_SCHEMA) for columns of other types.
         """
         with readable(self._name), self._entry.connect() as cluster:
-            fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
-            plan = cluster.plan(self._name, [field.name for field in fields], through=self._through)
+            plan = planned(cluster, msgspec.structs.replace(self._asked, columns=tuple(self._schema.names)))
             check_readable(self._schema, plan.fields, table=self._name)
             shares = share_out(plan.segments) or [()]
             return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
@@ -216,6 +217,33 @@ class LeaseholdReader(DataSourceReader):
         """The schema that Spark compares the first batch with: the declared names and nullability."""
         pairs = zip(self._schema.fields, plan.fields, strict=True)
         return pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
+
+
+class FilteringReader(LeaseholdReader):
+    """A reader that takes filters of Spark, which has to be set to hand them over."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
+        """Takes what a scan evaluates exactly as Spark does; Spark applies the rest."""
+        with readable(self._name), self._entry.connect() as cluster:
+            fields = fields_of(cluster, msgspec.structs.replace(self._asked, columns=None))
+        found, left = taken(filters, fields)
+        self._asked = msgspec.structs.replace(self._asked, where=(*self._asked.where, *found))
+        return left
+
+
+def fields_of(cluster: Cluster, asked: Asked) -> tuple[Field, ...]:
+    """The columns of a read. Raises also what is wrong with its conditions and its revision."""
+    if asked.where or asked.as_of is not None:
+        return planned(cluster, asked).fields
+    facts = cluster.facts(asked.table)
+    return facts.fields if asked.columns is None else select_fields(asked.columns, facts.fields, table=facts.name)
+
+
+def planned(cluster: Cluster, asked: Asked) -> ScanPlan:
+    """The plan of a read."""
+    if asked.columns is not None and asked.as_of is None:
+        select_fields(asked.columns, cluster.facts(asked.table).fields, table=asked.table)
+    return cluster.plan(asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of)
 
 
 def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ...]]:

@@ -221,6 +221,7 @@ def test_a_reader_that_has_heard_of_a_newer_revision_takes_nothing_older(pair: C
 
 def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pair: Cluster, asked: list[str]) -> None:
     from leasehold.spark.entry import ClusterEntry
+    from leasehold.spark.options import Asked
     from leasehold.spark.sink import LeaseholdSink
     from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
 
@@ -230,8 +231,7 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     node.fence()
     reader = LeaseholdReader(
         entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None),
-        table="db.t",
-        through=(),
+        asked=Asked(table="db.t"),
         schema=spark_schema(plan.facts.fields),
     )
     assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
@@ -254,6 +254,7 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
 def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> None:
     """As Spark's workers call them, each in a process that may not even reach the coordinator."""
     from leasehold.spark.entry import ClusterEntry
+    from leasehold.spark.options import Asked
     from leasehold.spark.sink import LeaseholdSink
     from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
 
@@ -277,8 +278,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     plan = pair.plan()
     reader = LeaseholdReader(
         entry=ClusterEntry(address="127.0.0.1:1", tls="", token=None),
-        table="db.t",
-        through=(),
+        asked=Asked(table="db.t"),
         schema=spark_schema(plan.facts.fields),
     )
     node.fence_at_reading(3)

@@ -49,6 +49,7 @@ from leasehold.core.words.messages.data import (
     Cutoff,
     FieldFilter,
     Filter,
+    FilterOperator,
     NodeAbsence,
     OpenTransaction,
     Place,

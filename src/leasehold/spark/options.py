@@ -1,0 +1,77 @@
+"""The options of `format("leasehold")`: their names, and what those of a read ask for."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from leasehold.client.cluster import conditions
+from leasehold.core.words.messages import Filter
+from leasehold.core.words.nearest import nearest
+from leasehold.errors import BadSettings
+from leasehold.ids import ObjectId, Revision
+
+TABLE_OPTION: Final = "table"
+PATH_OPTION: Final = "path"
+"""What Spark calls the argument of `load` and `save`: a table here."""
+CLUSTER_OPTION: Final = "cluster"
+THROUGH_OPTION: Final = "through"
+"""The numbers of the views that the table is read through, with commas between them; only we set it."""
+USER_OPTION: Final = "user"
+PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
+CREDENTIALS_OPTION: Final = "credentials"
+COLUMNS_OPTION: Final = "columns"
+WHERE_OPTION: Final = "where"
+AS_OF_OPTION: Final = "asOfRevision"
+
+_EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PASSWORD_OPTION, CREDENTIALS_OPTION)
+READING: Final = (*_EVERYWHERE, THROUGH_OPTION, COLUMNS_OPTION, WHERE_OPTION, AS_OF_OPTION)
+WRITING: Final = (*_EVERYWHERE, THROUGH_OPTION)
+"""A temporary view has one list of options, for both."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a read asks for."""
+
+    table: str
+    columns: tuple[str, ...] | None = None
+    """In this order; None for all."""
+    where: tuple[Filter, ...] = ()
+    as_of: Revision | None = None
+    through: tuple[ObjectId, ...] = ()
+
+
+def table_of(options: Mapping[str, str]) -> str:
+    """The table that is read or written. Raises `BadSettings`."""
+    named, path = options.get(TABLE_OPTION), options.get(PATH_OPTION)
+    if named and path and named != path:
+        raise BadSettings(f"two tables are named: {named} and {path}", hint='leave out .option("table", ..)')
+    table = named or path
+    if not table:
+        raise BadSettings("no table is named", hint='add .option("table", "database.table")')
+    return table
+
+
+def asked(options: Mapping[str, str]) -> Asked:
+    """Raises `BadSettings` for an option that there is not or that has no meaning, and as `conditions`."""
+    check_names(options, READING)
+    columns, as_of = options.get(COLUMNS_OPTION), options.get(AS_OF_OPTION)
+    if as_of is not None and not (as_of.isascii() and as_of.isdigit()):
+        raise BadSettings(f"{AS_OF_OPTION} is {as_of!r}, which is no revision", hint="a revision is a whole number")
+    return Asked(
+        table=table_of(options),
+        columns=None if columns is None else tuple(one.strip() for one in columns.split(",")),
+        where=conditions(options.get(WHERE_OPTION)),
+        as_of=None if as_of is None else Revision(int(as_of)),
+        through=tuple(ObjectId(int(one)) for one in options.get(THROUGH_OPTION, "").split(",") if one),
+    )
+
+
+def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Raises `BadSettings` for an option that is not known: what it asks for would not happen."""
+    names = {one.lower() for one in known}
+    unknown = next((one for one in options if one.lower() not in names), None)
+    if unknown is not None:
+        shown = [one for one in known if one not in {PATH_OPTION, THROUGH_OPTION}]
+        hint = nearest(unknown, shown) or f"the options are {', '.join(shown)}"
+        raise BadSettings(f"there is no option {unknown!r} here", hint=hint)
