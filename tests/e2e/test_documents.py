@@ -22,6 +22,8 @@ SIMULATOR = "docs/simulator.md"
 DOCUMENTS = [README, "docs/operations.md", "docs/coordinators.md", "docs/query.md", "docs/recovery.md"]
 DOCUMENTS += ["docs/certificates.md", SIMULATOR]
 SQL_PAGE = "docs/sql.md"
+SPARK_PAGE = "docs/spark.md"
+"""`tests/e2e/spark/test_page.py` runs it."""
 IN_NAMESPACES = "docs/five-machines.md"
 """`tests/netns/test_five_machines.py` runs it."""
 
@@ -30,7 +32,9 @@ pytestmark = pytest.mark.processes
 
 def test_every_document_with_commands_is_run() -> None:
     found = [str(path.relative_to(ROOT)) for path in PAGES]
-    assert [name for name in found if blocks(name)] == sorted([*DOCUMENTS, SQL_PAGE, IN_NAMESPACES], key=found.index)
+    assert [name for name in found if blocks(name)] == sorted(
+        [*DOCUMENTS, SQL_PAGE, SPARK_PAGE, IN_NAMESPACES], key=found.index
+    )
 
 
 @pytest.mark.timeout(900)
