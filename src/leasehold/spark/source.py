@@ -13,14 +13,14 @@ import hashlib
 import heapq
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
@@ -37,7 +37,6 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.entry import ClusterEntry, entry_for
-from leasehold.spark.filters import hands_over_filters, taken
 from leasehold.spark.options import (
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
@@ -97,8 +96,7 @@ class LeaseholdSource(DataSource):
             entry = entry_for(
                 cluster, cluster.facts(asked.table).table, through=asked.through, application=self._application()
             )
-            kind = FilteringReader if hands_over_filters() else LeaseholdReader
-            return kind(entry=entry, asked=asked, schema=schema)
+            return LeaseholdReader(entry=entry, asked=asked, schema=schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
@@ -181,7 +179,11 @@ def bound_to(
 
 
 class LeaseholdReader(DataSourceReader):
-    """Reads the columns of a declared schema: the table's own, or the subset that `.schema(..)` gave."""
+    """Reads the columns of a declared schema: the table's own, or the subset that `.schema(..)` gave.
+
+    It takes no filters of Spark (`pushFilters`). PySpark 4.3 keeps one planned read for each DataFrame: one that lacks
+    rows by the filter of a query would be the read of all others too, so they would lack these rows.
+    """
 
     def __init__(self, *, entry: ClusterEntry, asked: Asked, schema: StructType) -> None:
         self._entry = entry
@@ -217,18 +219,6 @@ class LeaseholdReader(DataSourceReader):
         """The schema that Spark compares the first batch with: the declared names and nullability."""
         pairs = zip(self._schema.fields, plan.fields, strict=True)
         return pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
-
-
-class FilteringReader(LeaseholdReader):
-    """A reader that takes filters of Spark, which has to be set to hand them over."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
-        """Takes what a scan evaluates exactly as Spark does; Spark applies the rest."""
-        with readable(self._name), self._entry.connect() as cluster:
-            fields = fields_of(cluster, msgspec.structs.replace(self._asked, columns=None))
-        found, left = taken(filters, fields)
-        self._asked = msgspec.structs.replace(self._asked, where=(*self._asked.where, *found))
-        return left
 
 
 def fields_of(cluster: Cluster, asked: Asked) -> tuple[Field, ...]:

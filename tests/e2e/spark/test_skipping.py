@@ -1,4 +1,4 @@
-"""Conditions, columns and revisions of a read, as options and as arguments, and the filters that Spark hands over."""
+"""Conditions, columns and revisions of a read, as options and as arguments."""
 
 from collections.abc import Iterator
 
@@ -76,20 +76,6 @@ def test_all_ways_to_choose_rows_give_the_same(
     whole.unpersist()
 
 
-def test_spark_does_not_filter_again_what_the_source_has_filtered(spark: SparkSession, kinds: list[Row]) -> None:
-    def plan(condition: str) -> str:
-        frame = loaded(spark).where(condition)
-        return frame._jdf.queryExecution().optimizedPlan().toString()
-
-    assert "Filter" in plan("id = 1")
-    spark.conf.set(PUSHDOWN, "true")
-    try:
-        assert "Filter" not in plan("id = 1 AND tag LIKE 'ä%'")
-        assert "Filter" in plan("id % 2 = 1")
-    finally:
-        spark.conf.set(PUSHDOWN, "false")
-
-
 def test_options_of_a_read(spark: SparkSession, kinds: list[Row]) -> None:
     frame = loaded(spark, columns="tag, id", where="id < 2")
     assert frame.columns == ["tag", "id"]
@@ -163,3 +149,14 @@ def test_a_read_of_the_past(spark: SparkSession, running: RunningCluster, cluste
         table(spark, "e2e.past", as_of=first)
     assert caught.value.code == "COLUMN_DROPPED"
     assert ids(table(spark, "e2e.past", ["id"], as_of=first)) == [1]
+
+
+def test_a_filter_of_one_query_takes_no_rows_from_others(spark: SparkSession, kinds: list[Row], pushing: None) -> None:
+    """Spark keeps one planned read for all queries over a DataFrame, whatever filter it was planned for."""
+    frame = loaded(spark)
+    every = ids(frame)
+    assert ids(frame.where("id = 1")) == [1]
+    assert ids(frame) == every
+    assert ids(frame.where("id = 1").union(frame.where("id = 2"))) == [1, 2]
+    one, two = frame.where("id = 1"), frame.where("id = 2")
+    assert (ids(two), ids(one)) == ([2], [1])
