@@ -164,6 +164,9 @@ class Follower:
                 async with aclosing(self._backups.serve(catalog)) as pages_of_it:
                     async for page in pages_of_it:
                         yield page
+            case PlanScan(where=where) if where:
+                check_request(request, catalog)
+                yield await self._threads.run(partial(looked_up, request, catalog))
             case _ if isinstance(request, LookUp):
                 check_request(request, catalog)
                 yield looked_up(request, catalog)

@@ -1,13 +1,14 @@
 """Plans of scans. For one of the past the leader reads the table in the history of the meta storage
 (`core/data/past_plan.py`)."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import SEGMENTS
 from leasehold.core.data.facts import parse_name
-from leasehold.core.data.past_plan import PastTable, missing, plan_past, too_old
+from leasehold.core.data.past_plan import PastTable, missing, plan_past, too_old, was_there
 from leasehold.core.data.scan_plan import plan_scan
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
@@ -28,15 +29,18 @@ class Plans:
         self._storage = storage
         self._threads = threads
         self._catalog = catalog
+        self._of_the_past = asyncio.Lock()
+        """One at a time: each holds all segments that the table had."""
 
     async def plan(self, request: PlanScan) -> ScanPlan:
         """Raises as `plan_scan` and `plan_past`, and `Refused` with code TOO_OLD or FUTURE_REVISION."""
-        if request.rewrite:
-            # It compares all segments with all DELETEs: not on the loop that grants leases.
+        if request.rewrite or (request.where and request.as_of is None):
+            # It compares all segments with all DELETEs or conditions: not on the loop that grants leases.
             return await self._threads.run(partial(plan_scan, request, self._catalog()))
         if request.as_of is None:
             return plan_scan(request, self._catalog())
-        return await self._plan_past(request, request.as_of)
+        async with self._of_the_past:
+            return await self._plan_past(request, request.as_of)
 
     async def _plan_past(self, request: PlanScan, revision: Revision) -> ScanPlan:
         catalog = self._catalog()
@@ -49,7 +53,7 @@ class Plans:
             )
         try:
             past = await self._read(table, revision)
-            return plan_past(request, past, self._catalog())
+            return await self._threads.run(partial(plan_past, request, past, self._catalog()))
         except Compacted:
             text = f"revision {revision} is not kept any more"
         except Refused as error:
@@ -81,7 +85,7 @@ class Plans:
             except Compacted as error:
                 low = max(middle, Revision(error.minimum - 1))
                 continue
-            if past.table is None or missing(past, catalog):
+            if not was_there(past) or missing(past, catalog):
                 low = middle
             else:
                 high = middle

@@ -35,21 +35,20 @@ def plan_past(request: PlanScan, past: PastTable, catalog: Catalog, limits: Plan
     check_through(request.through, catalog)
     today = catalog.table(parse_name(request.name))
     name = str(catalog.table_name(today))
-    if past.table is None or past.table.state is not UseState.IN_USE:
+    if past.table is None or not was_there(past) or past.table.id != today.id:
         raise too_old(f"table {name} was not there at revision {past.revision}")
     gone = missing(past, catalog)
     if gone:
         raise too_old(f"a rewrite has replaced {len(gone)} of the segments that {name} had at revision {past.revision}")
-    fields = chosen_fields(request.columns, past.table)
+    fields, where = chosen_fields(request.columns, past.table), planned_filters(request.where, past.table)
     alive = {field.id for field in live_fields(today)}
-    for field in fields:
+    for field in (*fields, *(one.field for one in where)):
         if field.id not in alive:
             raise Refused(
                 f"column {field.name} of {name} was dropped since revision {past.revision}",
                 code=ErrorCode.COLUMN_DROPPED,
                 hint="choose the columns to read, without it",
             )
-    where = planned_filters(request.where, past.table)
     found = may_hold(where, past.segments)
     plan = ScanPlan(
         facts=table_facts(today, catalog),
@@ -62,6 +61,10 @@ def plan_past(request: PlanScan, past: PastTable, catalog: Catalog, limits: Plan
         as_of=past.revision,
     )
     return fitting(plan, today, catalog, limits)
+
+
+def was_there(past: PastTable) -> bool:
+    return past.table is not None and past.table.state is UseState.IN_USE
 
 
 def missing(past: PastTable, catalog: Catalog) -> list[SegmentRecord]:

@@ -164,3 +164,35 @@ async def test_the_columns_are_those_of_the_revision_but_for_dropped_ones(histor
         await history.plan(before)
     assert caught.value.code == "COLUMN_DROPPED"
     assert [one.name for one in (await history.plan(before, columns=("b",))).fields] == ["b"]
+    with pytest.raises(Refused) as caught:
+        await history.plan(before, columns=("b",), where=where)
+    assert caught.value.code == "COLUMN_DROPPED", "how many segments are left out tells of its values"
+
+
+async def test_there_is_no_revision_before_the_first(history):
+    assert await history.too_old(-1) == await history.too_old(0) == 2
+
+
+async def test_a_table_that_was_dropped_is_not_there_for_the_hint(history):
+    first = await history.add(1)
+    hidden = msgspec.structs.replace(history.table, state=UseState.PRE_DELETE)
+    await history.commit(put(keys.table(history.table.id), hidden))
+    back = await history.commit(put(keys.table(history.table.id), history.table))
+    assert await history.numbers(first) == [1]
+    assert await history.too_old(back - 1) == back
+
+
+async def test_plans_that_hold_conditions_against_segments_leave_the_loop(history):
+    """So do those of the past."""
+    first = await history.add(1)
+    catalog, ran = await read_catalog(history.storage), []
+
+    class Noting(NoThreads):
+        async def run(self, compute):
+            ran.append(compute)
+            return await super().run(compute)
+
+    plans = Plans(history.storage, Noting(), lambda: catalog)
+    for more in ({"where": read_where("a = 1")}, {"as_of": first}, {}):
+        await plans.plan(PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, **more}))
+    assert len(ran) == 2
