@@ -53,6 +53,8 @@ FILTERS_MAX: Final = 64
 """Conditions on the rows of one scan."""
 FILTER_VALUES_MAX: Final = 1_024
 """Values of all of them together."""
+FILTER_BYTES_MAX: Final = 256 * 1024
+"""Of these values, which each ticket of the scan carries."""
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
 """How long the outcome of a statement is kept at least, however many end meanwhile (`core.ddl.outcomes`)."""
 STATEMENT_TEXT_KEPT: Final = 4_096

@@ -23,7 +23,7 @@ def fulfilled(column: pa.Array, field: Field, operator: str, values: tuple[str, 
         case "IS NOT NULL":
             return pc.call_function("is_valid", [column])
         case "IN":
-            found = [fulfilled(column, field, "=", (value,)) for value in values]
+            found = (fulfilled(column, field, "=", (value,)) for value in values)
             return reduce(lambda one, other: pc.call_function("or", [one, other]), found)
         case "STARTS WITH":
             found = pc.call_function("starts_with", [column], pc.MatchSubstringOptions(values[0]))
@@ -36,7 +36,7 @@ def fulfilled(column: pa.Array, field: Field, operator: str, values: tuple[str, 
 
 
 def matching(batch: pa.RecordBatch, fields: tuple[Field, ...], where: tuple[FieldFilter, ...]) -> pa.RecordBatch:
-    """The rows that fulfil all conditions, of a batch with these columns, among them those of the conditions."""
+    """The rows that fulfil all conditions, of a batch whose first columns these are, with those of the conditions."""
     places = {field.id: place for place, field in enumerate(fields)}
     found: list[pa.Array] = []
     for one in where:

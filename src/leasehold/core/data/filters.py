@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from leasehold.core.catalog.catalog import field_named
 from leasehold.core.words.bounds import comparable
 from leasehold.core.words.literals import fit
@@ -10,18 +12,27 @@ from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.core.words.skipping import may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.limits.statements import FILTER_VALUES_MAX, FILTERS_MAX, LITERAL_CHARACTERS_MAX
+from leasehold.limits.statements import FILTER_BYTES_MAX, FILTER_VALUES_MAX, FILTERS_MAX, LITERAL_CHARACTERS_MAX
 
 
 def planned_filters(where: tuple[Filter, ...], table: TableRecord) -> tuple[FieldFilter, ...]:
     """The conditions on the columns of a table. Raises `NotFound`, `Refused` (BAD_VALUE, TOO_MANY_CONDITIONS)."""
-    if len(where) > FILTERS_MAX or sum(len(one.values) for one in where) > FILTER_VALUES_MAX:
+    if not _are_few(where):
         raise Refused(
             f"{len(where)} conditions with {sum(len(one.values) for one in where)} values",
             code=ErrorCode.TOO_MANY_CONDITIONS,
-            hint=f"write at most {FILTERS_MAX} conditions and {FILTER_VALUES_MAX} values; filter the rows that come",
+            hint=f"write at most {FILTERS_MAX} conditions and {FILTER_VALUES_MAX} values, of {FILTER_BYTES_MAX} bytes; "
+            "filter the rows that come",
         )
     return tuple(_planned(one, table) for one in where)
+
+
+def _are_few(where: tuple[Filter, ...]) -> bool:
+    """Whether a ticket has room for so many conditions and for their values."""
+    values = [value.text for one in where for value in one.values]
+    if len(where) > FILTERS_MAX or len(values) > FILTER_VALUES_MAX:
+        return False
+    return sum(len(one.encode(errors="replace")) for one in values) <= FILTER_BYTES_MAX
 
 
 def _planned(asked: Filter, table: TableRecord) -> FieldFilter:
@@ -42,7 +53,9 @@ def _planned(asked: Filter, table: TableRecord) -> FieldFilter:
             code=ErrorCode.BAD_VALUE,
             hint=f"write {field.name} IS NULL",
         )
-    return FieldFilter(field=field, operator=asked.operator, values=values)
+    # What only people and writers look at does not travel.
+    lean = msgspec.structs.replace(field, default=None, comment="")
+    return FieldFilter(field=lean, operator=asked.operator, values=values)
 
 
 def _has_its_values(one: Filter | FieldFilter) -> bool:
@@ -69,8 +82,11 @@ def may_hold(where: tuple[FieldFilter, ...], segments: Iterable[SegmentRecord]) 
     return [one for one in segments if may(one)] if where else list(segments)
 
 
-def are_sound(where: tuple[FieldFilter, ...]) -> bool:
-    """Whether the conditions of a ticket are as a leader plans them, within their bounds."""
+def are_sound(where: tuple[FieldFilter, ...], fields: tuple[Field, ...]) -> bool:
+    """Whether the conditions of a ticket for `fields` are as a leader plans them, within their bounds."""
+    kinds = {one.id: one.type for one in fields}
+    if any(kinds.setdefault(one.field.id, one.field.type) != one.field.type for one in where):
+        return False
     values = [value for one in where for value in one.values]
     if len(where) > FILTERS_MAX or len(values) > FILTER_VALUES_MAX:
         return False
@@ -80,10 +96,12 @@ def are_sound(where: tuple[FieldFilter, ...]) -> bool:
 
 
 def _can_be_compared(one: FieldFilter) -> bool:
-    value_of = comparable(one.field.type)
+    value_of, initial = comparable(one.field.type), one.field.initial
     if value_of is not None:
         try:
-            list(map(value_of, one.values))
+            values = [value_of(text) for text in (*one.values, *(() if initial is None else (initial,)))]
+            if any(value != value for value in values):  # noqa: PLR0124 - no literal is NaN
+                return False
         except (ValueError, ArithmeticError):
             return False
     return _has_its_values(one)

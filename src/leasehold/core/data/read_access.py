@@ -74,7 +74,7 @@ def _is_sound(ticket: ReadTicket) -> bool:
     gone = ticket.cutoff
     if gone is not None and (len(gone.undecided) > DELETES_MAX or (gone.earliest_us or 0) >= 2**63):
         return False
-    if not are_sound(ticket.where):
+    if not are_sound(ticket.where, ticket.fields):
         return False
     if len(ticket.fields) > COLUMNS_MAX or len({field.id for field in ticket.fields}) != len(ticket.fields):
         return False  # a column that is named again is decoded again

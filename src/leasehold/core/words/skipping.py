@@ -3,6 +3,7 @@
 Comparisons are those of Spark: NULL fulfils none, NaN is greater than all numbers. A column with a NaN has no bounds.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -48,11 +49,16 @@ def _within(operator: str, texts: tuple[str, ...], value_of: Callable[[Any], Any
     """Whether some value from one bound to another may fulfil a comparison."""
     if value_of is None:
         return lambda _low, _high: True
-    values = [value_of(text) for text in texts]
+    values = sorted(map(value_of, texts))
     first = values[0]
+
+    def has_one(low: Bound, high: Bound) -> bool:
+        place = bisect_left(values, value_of(low))  # a plan holds many values against many segments
+        return place < len(values) and bool(values[place] <= value_of(high))
+
     match operator:
         case "=" | "IN":
-            return lambda low, high: any(value_of(low) <= value <= value_of(high) for value in values)
+            return has_one
         case "<":
             return lambda low, _high: bool(value_of(low) < first)
         case "<=":

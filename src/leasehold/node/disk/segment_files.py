@@ -131,7 +131,8 @@ class LocalSegments:
         own = columns_read(ticket)
         fields = (*own, *telling)
         if not fields:
-            yield pa.RecordBatch.from_arrays([pa.nulls(rows - row)], ["counted"]).select([]), rows - row
+            if row < rows:
+                yield pa.RecordBatch.from_arrays([pa.nulls(rows - row)], ["counted"]).select([]), rows - row
             return
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
         is_one_of_few = self._reading.acquire(blocking=False)
@@ -143,7 +144,7 @@ class LocalSegments:
             for found in read_rows(path, fields, ticket.where, row_offset=row, most=most):
                 passed_over = found.rows - found.batch.num_rows
                 for part in parts(found.batch, most.bytes):
-                    yield matching(part, fields, ticket.where).select(sent), passed_over + part.num_rows
+                    yield matching(part, own, ticket.where).select(sent), passed_over + part.num_rows
                     passed_over = 0
         finally:
             if is_one_of_few:

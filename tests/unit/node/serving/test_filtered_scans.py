@@ -27,6 +27,17 @@ def where(made: Cluster, column: str, operator: str, *values: str) -> FieldFilte
     return FieldFilter(field=field, operator=operator, values=values)
 
 
+def of_another(made: Cluster, operator: str, *values: str, **changed: str) -> FieldFilter:
+    """On a column k that is not as the leader knows it."""
+    known = where(made, "k", operator, *values)
+    return msgspec.structs.replace(known, field=msgspec.structs.replace(known.field, **changed))
+
+
+@pytest.mark.parametrize("offset", [2500, 2501, 10**12])
+def test_no_rows_are_counted_behind_the_last(one: Cluster, offset: int) -> None:
+    assert read(one.node(1), one.read_ticket(segment_of(one), fields=(), row_offset=offset)) == []
+
+
 def test_only_rows_that_fulfil_the_conditions_travel_and_marks_count_all(one: Cluster) -> None:
     """The column of the condition is not among those that are asked for."""
     request = one.read_ticket(segment_of(one), fields=one.plan("v").fields)
@@ -92,6 +103,10 @@ def test_conditions_that_no_leader_plans_are_refused(one: Cluster, code: str) ->
             (where(one, "v", "=", "x" * 10_000),),
             (where(one, "k", "=", "1"),) * (FILTERS_MAX + 1),
             (where(one, "k", "IN", *["1"] * (FILTER_VALUES_MAX + 1)),),
+            (of_another(one, "=", "1", initial="one"),),
+            (of_another(one, "=", "nan", type="DOUBLE"),),
+            (of_another(one, "<", "sNaN", type="DECIMAL(9,2)"),),
+            (where(one, "k", "=", "1"), of_another(one, "STARTS WITH", "1", type="STRING")),
         ],
         "BAD_VALUE": [(where(one, "k", "IN", "1", str(2**63)),)],
     }
