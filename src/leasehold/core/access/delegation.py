@@ -17,6 +17,7 @@ well. It ends at `expires_us` too, by the wall clock that the leader believes.
 
 from leasehold.core.access.rights import Asker
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.membership.identity import SECRET_HASH_BYTES
 from leasehold.core.words import messages
 from leasehold.core.words.records import LoginLimits, TransactionState
 from leasehold.core.words.statements import TableName
@@ -46,7 +47,11 @@ def check_write_within(asker: Asker, table: ObjectId, transaction: TransactionId
 
 
 def check_delegation(request: messages.DelegateLogin, catalog: Catalog) -> None:
-    """Raises `Refused` for a login to write in a transaction that is not open on the table, and for too many views."""
+    """Raises `Refused` for a login to write in a transaction that is not open on the table, for too many views, and for
+    what is no hash of the secret of an application."""
+    if len(request.application) not in {0, SECRET_HASH_BYTES}:
+        text = f"the hash of an application has {SECRET_HASH_BYTES} bytes, and this one {len(request.application)}"
+        raise Refused(text, code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
     if len(request.through) > QUERY_TABLES_MAX:
         text = f"a login may name {QUERY_TABLES_MAX} views, and the request names {len(request.through)}"
         raise Refused(text, code=ErrorCode.BAD_MESSAGE, hint="read it through fewer views")

@@ -47,6 +47,9 @@ CAPABILITIES: Final = ("leap", "reports-missing", "generations")
 lacks and in which generation it has applied its revision."""
 
 
+SECRET_HASH_BYTES: Final = 32
+
+
 def hash_secret(secret: Token | Session | LoginToken | UserToken | ApplicationSecret) -> bytes:
     """What records hold of a token, session, login or application: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()

@@ -65,6 +65,7 @@ from tests.unit.core.access.rights_words import (
 
 READS, READS_THROUGH, WRITES = (LoginToken(digit * 32) for digit in "abc")
 ANOTHER = TransactionId("9" * 32)
+APPLICATION = b"a" * 32
 NOW_US = 1_700_000_000_000_000
 
 
@@ -224,23 +225,25 @@ def test_it_expires_after_a_day(all_rights):
 def test_that_of_an_application_expires_soon_and_is_renewed_for_a_day(all_rights):
     token, ttl_us = LoginToken("d" * 32), DELEGATED_TTL_NS // 1_000
     day_us = LOGIN_TTL_NS // 1_000
-    catalog = delegated(all_rights, token, application=b"app")
-    assert delegated_logins(b"app", catalog) == [hash_secret(token)]
+    catalog = delegated(all_rights, token, application=APPLICATION)
+    assert delegated_logins(APPLICATION, catalog) == [hash_secret(token)]
     assert delegated_logins_expired(catalog, NOW_US + ttl_us - 1) == []
     assert delegated_logins_expired(catalog, NOW_US + ttl_us) == [hash_secret(token)]
 
     def renewed(catalog, at_us):
-        return catalog.changed(delegated_logins_renewed(b"app", catalog, at_us))
+        return catalog.changed(delegated_logins_renewed(APPLICATION, catalog, at_us))
 
     assert delegated_logins_renewed(b"other", catalog, NOW_US + 1) == ()
-    assert delegated_logins_renewed(b"app", catalog, NOW_US - 1) == (), "a clock that goes back ends nothing sooner"
+    assert delegated_logins_renewed(APPLICATION, catalog, NOW_US - 1) == (), (
+        "a clock that goes back ends nothing sooner"
+    )
     catalog = renewed(catalog, NOW_US + 5)
     assert catalog.logins[hash_secret(token)].limits.expires_us == NOW_US + 5 + ttl_us
     catalog = renewed(catalog, NOW_US + day_us - 1)
     assert hash_secret(token) in delegated_logins_expired(catalog, NOW_US + day_us)
-    assert delegated_logins_renewed(b"app", catalog, NOW_US + day_us + 1) == ()
-    ended = catalog.changed(logins_ended(delegated_logins(b"app", catalog), catalog))
-    assert delegated_logins(b"app", ended) == []
+    assert delegated_logins_renewed(APPLICATION, catalog, NOW_US + day_us + 1) == ()
+    ended = catalog.changed(logins_ended(delegated_logins(APPLICATION, catalog), catalog))
+    assert delegated_logins(APPLICATION, ended) == []
 
 
 def test_a_transaction_has_to_be_open_on_the_table_and_views_are_bounded(all_rights):
@@ -263,3 +266,11 @@ def test_nobody_delegates_a_login_that_has_ended(all_rights):
     for login in (None, LoginToken("f" * 32)):
         with pytest.raises(Unauthenticated):
             check_request(msgspec.structs.replace(asking(), login=login), all_rights)
+
+
+@pytest.mark.parametrize("size", [1, 31, 33, 1_000_000])
+def test_the_hash_of_an_application_has_its_size(all_rights, size):
+    """Every process keeps it, with each login."""
+    with pytest.raises(Refused) as caught:
+        delegated(all_rights, LoginToken("d" * 32), application=b"a" * size)
+    assert caught.value.code == "BAD_MESSAGE"
