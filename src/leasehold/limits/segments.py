@@ -16,7 +16,7 @@ SCAN_FIRST_BYTES_MAX: Final = 16 * 1024 * 1024
 SCAN_READ_BYTES: Final = 256 * 1024
 """A scan reads a column of a file in pieces of this size."""
 ROW_GROUP_ROWS: Final = 131_072
-"""A scan with conditions passes over whole row groups. Larger ones make no smaller files, and are not faster to read."""
+"""A scan with conditions passes over whole row groups. Larger ones make no smaller files, and no faster scans."""
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
 PLANNED_SEGMENT_BYTES_MIN: Final = 190
 """No segment takes less of a plan: where too many can't fit into one message, none is looked at."""
