@@ -22,7 +22,10 @@ def fulfilled(column: pa.Array, field: Field, operator: str, values: tuple[str, 
             return pc.call_function("is_null", [column])
         case "IS NOT NULL":
             return pc.call_function("is_valid", [column])
-        case "IN":
+        case "IN" if not pa.types.is_floating(column.type):
+            several = pa.array([scalar(value, field.type) for value in values], column.type)
+            return pc.call_function("is_in", [column], pc.SetLookupOptions(several))
+        case "IN":  # the zeros are two values to Arrow's look-up
             found = (fulfilled(column, field, "=", (value,)) for value in values)
             return reduce(lambda one, other: pc.call_function("or", [one, other]), found)
         case "STARTS WITH":
