@@ -348,8 +348,9 @@ def test_L15_a_client_that_can_not_ask_refuses_though_it_knows_what_it_was_told_
 
 def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
     from leasehold.spark.entry import ClusterEntry
-    from leasehold.spark.options import Asked
-    from leasehold.spark.source import LeaseholdReader, LeaseholdSource, spark_schema
+    from leasehold.spark.reader import Asked, LeaseholdReader
+    from leasehold.spark.source import LeaseholdSource
+    from leasehold.spark.types import spark_schema
 
     with data_nodes.cluster(tmp_path) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))

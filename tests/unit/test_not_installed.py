@@ -34,7 +34,7 @@ def imported(path: Path) -> set[str]:
 def test_only_the_connector_and_frames_of_pandas_need_them() -> None:
     users = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if imported(path) & SPARK}
     assert {name for name in users if not name.startswith("spark/")} == {"client/result.py"}
-    assert "spark/session.py" in users
+    assert "spark/sessions.py" in users
 
 
 def test_the_connector_says_what_to_install() -> None:

@@ -23,7 +23,7 @@ Refresh: TypeAlias = Callable[[], TableFacts]
 
 @lru_cache(CLUSTERS_KNOWN_MAX)
 def of_process(_cluster: ClusterId) -> Known:
-    """What all tasks of this process know of a cluster: a Spark worker connects anew for each task."""
+    """What all tasks of this process know of a cluster: a Spark worker has a client for each read and write."""
     return Known(THREADS)
 
 

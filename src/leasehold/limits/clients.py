@@ -73,6 +73,8 @@ PLACE_REST_MIN_NS: Final = SECOND_NS
 PLACE_REST_MAX_NS: Final = 30 * SECOND_NS
 CLUSTERS_KNOWN_MAX: Final = 16
 """Clusters of which the tasks of one Python worker of Spark share what they know."""
+WORKER_CLIENTS_MAX: Final = 4
+"""Clients that one Python worker of Spark keeps for its next tasks."""
 PLACES_TIMEOUT_NS: Final = 2 * SECOND_NS
 """How long a reader or writer waits to hear where other replicas are: the known ones may serve sooner."""
 PLACES_AGAIN_NS: Final = 100 * MILLISECOND_NS

@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from leasehold.client.cluster import conditions
-from leasehold.core.words.messages import Filter
 from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
 from leasehold.ids import ObjectId, Revision
+from leasehold.spark.reader import Asked
 
 TABLE_OPTION: Final = "table"
 PATH_OPTION: Final = "path"
@@ -28,17 +26,6 @@ _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PA
 READING: Final = (*_EVERYWHERE, THROUGH_OPTION, COLUMNS_OPTION, WHERE_OPTION, AS_OF_OPTION)
 WRITING: Final = (*_EVERYWHERE, THROUGH_OPTION)
 """A temporary view has one list of options, for both."""
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a read asks for."""
-
-    table: str
-    columns: tuple[str, ...] | None = None
-    """In this order; None for all."""
-    where: tuple[Filter, ...] = ()
-    as_of: Revision | None = None
-    through: tuple[ObjectId, ...] = ()
 
 
 def table_of(options: Mapping[str, str]) -> str:

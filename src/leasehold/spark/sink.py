@@ -14,35 +14,22 @@ Python process that shares nothing with the one that opened the transaction. The
 """
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from leasehold.client.cluster import Cluster
 from leasehold.client.threads import of_process
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import StagedSegment, TableFacts
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.errors import Refused
 from leasehold.ids import Revision, TransactionId
 from leasehold.spark.entry import ClusterEntry
+from leasehold.spark.errors import readable
 
 log = logging.getLogger(__name__)
-
-
-@contextmanager
-def readable(table: str) -> Generator[None]:
-    """Turns our errors into one line: Spark shows a traceback, and its last line must have all that a person needs."""
-    try:
-        yield
-    except LeaseholdError as error:
-        text = error.text if table in error.text else f"{table}: {error.text}"
-        hint = f'read it with leasehold.spark.view(spark, "{table}")' if error.code == ErrorCode.IS_VIEW else error.hint
-        line = " ".join(f"{text} [{error.code}]; {hint}".rstrip("; ").split())
-        kind = Indefinite if isinstance(error, Indefinite) else Definite
-        # Our own frames in the traceback would not help the reader.
-        raise kind(line, code=error.code, hint=hint) from None
 
 
 class StagedByTask(WriterCommitMessage):
@@ -72,7 +59,7 @@ class LeaseholdSink(DataSourceArrowWriter):
         """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
-        with readable(facts.name), self._entry.connect(known) as cluster:
+        with readable(facts.name), self._entry.kept(Cluster, known) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self._transaction, iterator, self._revision)
             return StagedByTask([encode(segment) for segment in segments])
@@ -80,7 +67,7 @@ class LeaseholdSink(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
         facts = self._facts()
-        with readable(facts.name), self._entry.connect() as cluster:
+        with readable(facts.name), self._entry.connect(Cluster) as cluster:
             segments = _segments(messages)
             committed = cluster.commit(facts.cluster_id, self._transaction, segments)
             cluster.end_login()
@@ -91,7 +78,7 @@ class LeaseholdSink(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction, unless it is already committed: then its rows stay."""
         facts = self._facts()
-        with readable(facts.name), self._entry.connect() as cluster:
+        with readable(facts.name), self._entry.connect(Cluster) as cluster:
             cluster.abort(facts.cluster_id, self._transaction)
             cluster.end_login()
 

@@ -11,8 +11,9 @@ from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import BadSettings
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
-from leasehold.spark.session import session, started_without_fork
-from leasehold.spark.source import anchored, share_out
+from leasehold.spark.reader import share_out
+from leasehold.spark.sessions import session, started_without_fork
+from leasehold.spark.source import anchored
 
 
 def segment(number: int, size_bytes: int) -> SegmentRecord:

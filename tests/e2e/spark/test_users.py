@@ -17,9 +17,10 @@ from leasehold.client.trust import TLS_FOLDER
 from leasehold.errors import Forbidden, Unauthenticated, WrongPassword
 from leasehold.spark import attach, session, table, view
 from leasehold.spark.application import application_of
-from leasehold.spark.session import CLUSTER_SETTING, CREDENTIALS_SETTING
+from leasehold.spark.reader import LeaseholdReader
+from leasehold.spark.sessions import CLUSTER_SETTING, CREDENTIALS_SETTING
 from leasehold.spark.sink import LeaseholdSink
-from leasehold.spark.source import LeaseholdReader, LeaseholdSource, bound_to
+from leasehold.spark.source import LeaseholdSource, bound_to
 from tests.e2e.cluster import RunningCluster
 
 pytestmark = pytest.mark.spark
@@ -99,7 +100,7 @@ def test_the_login_of_the_workers_is_for_their_table_alone_and_ends_with_the_wri
     schema = source.schema()
     reads, writes = source.reader(schema), source.writer(schema, overwrite=False)
     assert isinstance(reads, LeaseholdReader)
-    with reads._entry.connect() as worker:
+    with reads._entry.connect(Cluster) as worker:
         assert worker.plan("d.t").facts.name == "d.t"
         for beyond in (
             lambda: worker.plan("d.other"),
@@ -111,12 +112,12 @@ def test_the_login_of_the_workers_is_for_their_table_alone_and_ends_with_the_wri
             with pytest.raises(Forbidden, match="this login of u"):
                 beyond()
     for end in (LeaseholdSink.commit, LeaseholdSink.abort):
-        with writes._entry.connect() as worker:
+        with writes._entry.connect(Cluster) as worker:
             assert worker.facts("d.t").name == "d.t"
             with pytest.raises(Forbidden, match="this login of u"):
                 worker.plan("d.t")
         end(writes, [])
-        with writes._entry.connect() as worker, pytest.raises(Unauthenticated, match="this login has ended"):
+        with writes._entry.connect(Cluster) as worker, pytest.raises(Unauthenticated, match="this login has ended"):
             worker.facts("d.t")
         writes = source.writer(schema, overwrite=False)
     writes.abort([])

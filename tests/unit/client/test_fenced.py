@@ -221,9 +221,9 @@ def test_a_reader_that_has_heard_of_a_newer_revision_takes_nothing_older(pair: C
 
 def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pair: Cluster, asked: list[str]) -> None:
     from leasehold.spark.entry import ClusterEntry
-    from leasehold.spark.options import Asked
+    from leasehold.spark.reader import Asked, InputPartition, LeaseholdReader
     from leasehold.spark.sink import LeaseholdSink
-    from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
+    from leasehold.spark.types import spark_schema
 
     plan = pair.plan()
     node = pair.node(reading_order(plan.segments[0])[0])
@@ -254,9 +254,9 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
 def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> None:
     """As Spark's workers call them, each in a process that may not even reach the coordinator."""
     from leasehold.spark.entry import ClusterEntry
-    from leasehold.spark.options import Asked
+    from leasehold.spark.reader import Asked, InputPartition, LeaseholdReader
     from leasehold.spark.sink import LeaseholdSink
-    from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
+    from leasehold.spark.types import spark_schema
 
     node = pair.node(1)
     transaction = pair.open()

@@ -69,8 +69,8 @@ def test_R6_an_append_whose_lookup_tells_of_another_generation_ends(pair: Cluste
 def test_R6_spark_tells_it_in_one_line(pair: Cluster) -> None:
     """A DataFrame keeps its plan for every query over it."""
     from leasehold.spark.entry import ClusterEntry
-    from leasehold.spark.options import Asked
-    from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
+    from leasehold.spark.reader import Asked, InputPartition, LeaseholdReader
+    from leasehold.spark.types import spark_schema
 
     plan = pair.plan()
     pair.recovered(SECOND)

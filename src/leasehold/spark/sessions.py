@@ -35,9 +35,9 @@ from leasehold.spark.options import (
     THROUGH_OPTION,
     USER_OPTION,
     WHERE_OPTION,
-    Asked,
 )
-from leasehold.spark.source import FORMAT, anchored, bound_to, default_cluster, fields_of
+from leasehold.spark.reader import Asked, fields_of
+from leasehold.spark.source import FORMAT, anchored, bound_to, default_cluster
 from leasehold.spark.types import select_fields, spark_schema
 from leasehold.wire.entropy import SystemEntropy
 
