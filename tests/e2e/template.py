@@ -227,7 +227,8 @@ def _become(order: dict[str, Any], stdout: int, stderr: int, held: int | None, s
         if not os.read(held, 1):
             os._exit(1)
     # Those of the template know of files that can seek.
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
     os.closerange(3, 1024)
     os.chdir(order["cwd"])
     os.environ.clear()

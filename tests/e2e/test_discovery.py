@@ -296,7 +296,7 @@ def test_a_key_that_others_can_read_is_refused_before_anything_is_made(ground: G
     ground.key.chmod(0o644)
     told = ("--cluster-key", str(ground.key), "--dir", str(ground.directory / "new"))
     for words in (("node", "start", *told), ("coordinator", *told)):
-        leasehold(*words).refused(2, "0644", f"chmod 600 {ground.key}")
+        leasehold(*words).refused(2, "0644", f"chmod go-rwx {ground.key}")
     assert not (ground.directory / "new").exists()
 
 
