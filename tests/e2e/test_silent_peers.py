@@ -20,6 +20,7 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.core.data.forwarding import Forwarding
 from leasehold.core.data.peers import Peers
+from leasehold.core.data.write_access import Peer
 from leasehold.core.words.messages import BytesEnd, ForwardTicket, StagedSegment
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, Revision, SegmentId, TransactionId
@@ -153,7 +154,10 @@ def test_forwarding_leaves_no_thread_with_a_silent_peer() -> None:
     now_ns = BoottimeClock().now_ns
     end = BytesEnd(size_bytes=1, sha256=b"")
     with ExitStack() as opened:
-        peers = [(NodeId(place), opened.enter_context(silent(phase))) for place, phase in enumerate(PHASES)]
+        peers = [
+            Peer(NodeId(place), opened.enter_context(silent(phase)), f"node-{place}")
+            for place, phase in enumerate(PHASES)
+        ]
         known = Peers(ThreadRuntime(now_ns), FlightPeers(None))
         threads: list[threading.Thread] = []
 
@@ -185,7 +189,7 @@ def test_a_copy_from_a_silent_peer_ends_soon(pair: Cluster) -> None:
     asked: list[tuple[NodeId, LeaseholdError | None]] = []
     began_ns = BoottimeClock().now_ns()
     with silent(says_nothing) as one, silent(takes_a_window) as other:
-        places = [(NodeId(1), one), (NodeId(2), other)]
+        places = [Peer(NodeId(1), one, "node-1"), Peer(NodeId(2), other, "node-2")]
         here = pair.node(1)
         assert not fetch_segment(
             here.files, record, places, CLUSTER, here.published, lambda node, error: asked.append((node, error))

@@ -150,14 +150,15 @@ def table(
     can't be read, `Refused` with code BAD_SCHEMA, BAD_VALUE, TOO_OLD or FUTURE_REVISION, `Unauthenticated`,
     `Unreachable`.
     """
-    if isinstance(columns, str) or (columns is not None and not (columns := list(columns))):
+    names = None if columns is None or isinstance(columns, str) else tuple(columns)
+    if columns is not None and not names:
         raise Refused(
-            "columns are no list of names", code=ErrorCode.BAD_SCHEMA, hint='write columns=["origin", "temp"]'
+            f"columns is {columns!r}, not a list of names", code=ErrorCode.BAD_SCHEMA, hint='write columns=["origin"]'
         )
     with _connected(spark, cluster, user, password) as connection:
         asked = Asked(
             table=name,
-            columns=None if columns is None else tuple(columns),
+            columns=names,
             where=conditions(where),
             as_of=None if as_of is None else Revision(as_of),
         )

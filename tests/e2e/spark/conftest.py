@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from leasehold.client.cluster import Cluster
+from leasehold.core.words.messages import Receipt
 from leasehold.spark import session
+from leasehold.spark.types import spark_schema
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.spark.kinds import EVERY_TYPE, rows
 
 WORKERS = Path(__file__).parent / "workers"
 """What Spark's Python workers run when they start."""
@@ -32,6 +35,19 @@ def spark(running: RunningCluster) -> Iterator[SparkSession]:
         spark = session("leasehold-tests", cluster=running.directory, master="local[2,4]", **settings)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def kinds(running: RunningCluster, spark: SparkSession) -> list[Row]:
+    """The table `e2e.kinds` with 40 rows in 4 buckets, written by three tasks; its rows."""
+    with running.connect() as cluster:
+        receipt = cluster.sql(f"CREATE TABLE e2e.kinds ({EVERY_TYPE}) CLUSTERED BY (id) INTO 4 BUCKETS")
+        assert isinstance(receipt, Receipt)
+        schema = spark_schema(cluster.facts("e2e.kinds").fields)
+    written = rows()
+    frame = spark.createDataFrame(written, schema).repartition(3)
+    frame.write.format("leasehold").option("table", "e2e.kinds").mode("append").save()
+    return written
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Every type there and back, through several tasks, buckets and replicas."""
 
 import datetime as dt
-from decimal import Decimal
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -9,7 +8,6 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.words.messages import Receipt
 from leasehold.errors import NotFound, Refused
 from leasehold.spark import table
 from leasehold.spark.types import spark_schema
@@ -17,43 +15,7 @@ from tests.e2e.cluster import RunningCluster
 
 pytestmark = pytest.mark.spark
 
-EVERY_TYPE = """
-    id BIGINT NOT NULL, yes BOOLEAN, tiny TINYINT, small SMALLINT, number INT, single FLOAT, real DOUBLE,
-    tag STRING, raw BINARY, day DATE, at TIMESTAMP, price DECIMAL(10,2), wide DECIMAL(38,18)
-"""
 UTC = dt.UTC
-
-
-def rows() -> list[Row]:
-    full = [
-        (0, True, -128, -32768, -(2**31), 1.5, 0.1, "ä 漢 🙂", b"\x00\xff", dt.date(1, 1, 1)),
-        (1, False, 127, 32767, 2**31 - 1, float("inf"), -0.0, "", b"", dt.date(9999, 12, 31)),
-        (2, True, 0, 0, 0, -3.25, 1e-300, "x" * 5_000, b"y" * 5_000, dt.date(1970, 1, 1)),
-    ]
-    instants = [
-        (dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), Decimal("-99999999.99"), Decimal("1e-18")),
-        (
-            dt.datetime(2026, 7, 1, 12, 30, 0, 123_456, UTC),
-            Decimal("0.01"),
-            Decimal("-99999999999999999999.999999999999999999"),
-        ),
-        (dt.datetime(9999, 12, 31, 0, 0, 0, 0, UTC), Decimal("0.00"), Decimal("0E-18")),
-    ]
-    known = [Row(*left, *right) for left, right in zip(full, instants, strict=True)]
-    return known + [Row(number, *([None] * 12)) for number in range(3, 40)]
-
-
-@pytest.fixture(scope="module")
-def kinds(running: RunningCluster, spark: SparkSession) -> list[Row]:
-    """The table `e2e.kinds` with 40 rows in 4 buckets, written by three tasks; its rows."""
-    with running.connect() as cluster:
-        receipt = cluster.sql(f"CREATE TABLE e2e.kinds ({EVERY_TYPE}) CLUSTERED BY (id) INTO 4 BUCKETS")
-        assert isinstance(receipt, Receipt)
-        schema = spark_schema(cluster.facts("e2e.kinds").fields)
-    written = rows()
-    frame = spark.createDataFrame(written, schema).repartition(3)
-    frame.write.format("leasehold").option("table", "e2e.kinds").mode("append").save()
-    return written
 
 
 def test_every_type_comes_back_as_it_was_written(spark: SparkSession, kinds: list[Row], cluster: Cluster) -> None:
@@ -78,7 +40,6 @@ def test_rows_are_counted_with_and_without_columns(spark: SparkSession, kinds: l
 
     assert table(spark, "e2e.kinds").count() == len(kinds)
     assert none.count() == len(kinds)
-    assert table(spark, "e2e.kinds", columns=[]).count() == len(kinds)
 
 
 def test_only_the_columns_asked_for_are_read_in_their_order(spark: SparkSession, kinds: list[Row]) -> None:

@@ -11,9 +11,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.errors import BadStatement, LeaseholdError, NotFound, Refused
 from leasehold.spark import table
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.spark.test_round_trip import kinds
 
-__all__ = ["kinds"]
 pytestmark = pytest.mark.spark
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -147,14 +147,14 @@ def test_the_logins_of_an_application_are_renewed_and_end_with_its_context(guard
     writes = source.writer(schema, overwrite=False)
     application.renew()
     for one in (ours, other, writes):
-        with one._entry.connect() as worker:
+        with one._entry.connect(Cluster) as worker:
             assert worker.facts("d.t").name == "d.t"
     context.stop()
     assert context.is_stopped
     for one in (ours, writes):
-        with one._entry.connect() as worker, pytest.raises(Unauthenticated, match="this login has ended"):
+        with one._entry.connect(Cluster) as worker, pytest.raises(Unauthenticated, match="this login has ended"):
             worker.facts("d.t")
-    with other._entry.connect() as worker:
+    with other._entry.connect(Cluster) as worker:
         assert worker.facts("d.t").name == "d.t"
     assert application_of(context) is not application
     context.stop()
