@@ -98,8 +98,12 @@ class _Processors:
 
     def _times(self) -> tuple[int, int]:
         """How long all of them have run, and have waited for a processor, in ns."""
-        each = [Path(f"/proc/{pid}/schedstat").read_text().split() for pid in self._pids]
-        return sum(int(one[0]) for one in each), sum(int(one[1]) for one in each)
+        ran_ns = waited_ns = 0
+        for pid in self._pids:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+                ran_ns, waited_ns = ran_ns + int(ran), waited_ns + int(waited)
+        return ran_ns, waited_ns
 
 
 class Ground:

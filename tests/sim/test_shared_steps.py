@@ -106,10 +106,10 @@ def test_a_file_that_is_damaged_after_it_was_found_right_is_replaced() -> None:
 
 def test_a_sound_file_stays_whatever_fails_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(
-        _self: MemorySegments, _ticket: ReadTicket, _telling: tuple[Field, ...], _row: int
-    ) -> AsyncGenerator[Part]:
+        _self: MemorySegments, _ticket: ReadTicket, _telling: tuple[Field, ...], _row: int, _rows: int
+    ) -> AsyncGenerator[tuple[Part, int]]:
         raise Corrupt("nobody knows why")
-        yield Part(())
+        yield Part(()), 0
 
     async def scenario(ground: Ground) -> None:
         await ground.create()

@@ -266,11 +266,9 @@ class Coordinator:
         if isinstance(request, Initialise):
             return await self._initialise(request)
         answer = await self._unless_over(request, self._answering_for(request).call(request))
-        return self._with_clocks(answer) if isinstance(answer, ClusterFacts) else answer
-
-    def _with_clocks(self, facts: ClusterFacts) -> ClusterFacts:
-        running_ns = self._clock.now_ns() - self._began_ns
-        return msgspec.structs.replace(facts, running_ns=running_ns, wall_us=self._clock.wall_us())
+        if not isinstance(answer, ClusterFacts):
+            return answer
+        return msgspec.structs.replace(answer, running_ns=self._clock.now_ns() - self._began_ns)
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
         self._isolation.heard(self._clock.now_ns())

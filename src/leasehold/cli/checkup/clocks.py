@@ -1,8 +1,8 @@
 """The checkup of clocks: those of each coordinator against those of this host.
 
-A coordinator says for how long it has run, by the clock of its leases, and what its wall clock shows. It reads both at
-some instant between the question and its answer. So two looks, some time apart, bound how fast its clock runs as seen
-from here, and one look bounds how far the wall clocks are apart. Only a difference that is certain is wrong.
+A coordinator says for how long it has run, by the clock of its leases. It looks at its clock at some instant between
+the question and its answer. So two looks, some time apart, bound how fast its clock runs as seen from here. Only a
+difference that is certain is wrong.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,12 @@ from leasehold.cli.checkup.network import OtherProcess
 from leasehold.core.lease.drift import MILLION
 from leasehold.core.words.messages import ClusterFacts, WhoAreYou
 from leasehold.errors import BadMessage, LeaseholdError
-from leasehold.limits.certificates import CERTIFICATE_SKEW_NS
 from leasehold.limits.checkup import CHECKUP_CLOCK_NS, CHECKUP_CLOCK_QUESTIONS, CHECKUP_CONNECT_NS
 from leasehold.limits.lease import DRIFT_PPM
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.ports import Clock
 from leasehold.wire.tls import Tls
 
-WALL_CLOCKS_APART_US_MAX: Final = CERTIFICATE_SKEW_NS // 1_000
-_SET: Final = "set the time of the machine that is wrong, and let a time service such as chrony keep it"
 _SOURCE: Final = (
     "find the machine that is wrong (`chronyc tracking`), and try another current_clocksource in"
     " /sys/devices/system/clocksource/clocksource0 there"
@@ -29,44 +26,39 @@ _SOURCE: Final = (
 
 
 class ClockLook(NamedTuple):
-    """What a coordinator said of its clocks, and this host's clocks before and after."""
+    """What a coordinator said of its clock, and this host's clock before and after."""
 
     asked_ns: int
     heard_ns: int
-    asked_wall_us: int
-    heard_wall_us: int
     running_ns: int
-    wall_us: int
 
 
-def check_clocks(
-    process: OtherProcess, tls: Tls | None, clock: Clock, sleep: Callable[[int], None]
-) -> list[HostFinding]:
-    """Looks twice at the clocks of a coordinator. `sleep` waits for a time in nanoseconds."""
+def check_clocks(process: OtherProcess, tls: Tls | None, clock: Clock, sleep: Callable[[int], None]) -> HostFinding:
+    """Looks twice at the clock of a coordinator. `sleep` waits for a time in nanoseconds."""
     connection = BlockingConnection(process.address, tls)
     try:
         first = _look(connection, clock)
         if not first.running_ns:
-            return [fine(f"clocks of {process.check}", "not compared: it is of an older version")]
+            return fine(f"clock speed of {process.check}", "not compared: it is of an older version")
         sleep(CHECKUP_CLOCK_NS)
         second = _look(connection, clock)
     except LeaseholdError as error:
-        return [wrong(f"clocks of {process.check}", error.text, error.hint)]
+        return wrong(f"clock speed of {process.check}", error.text, error.hint)
     finally:
         connection.close()
-    return [_compare_speed(process, first, second), _compare_wall(process, second)]
+    return _compare_speed(process, first, second)
 
 
 def _look(connection: BlockingConnection, clock: Clock) -> ClockLook:
     """The shortest of several looks. Raises what a call raises."""
     looks: list[ClockLook] = []
     for _ in range(CHECKUP_CLOCK_QUESTIONS):
-        asked_ns, asked_wall_us = clock.now_ns(), clock.wall_us()
+        asked_ns = clock.now_ns()
         facts = connection.call(WhoAreYou(), CHECKUP_CONNECT_NS)
-        heard_wall_us, heard_ns = clock.wall_us(), clock.now_ns()
+        heard_ns = clock.now_ns()
         if not isinstance(facts, ClusterFacts):
             raise BadMessage(f"{connection.address} answers with {type(facts).__name__}")
-        looks.append(ClockLook(asked_ns, heard_ns, asked_wall_us, heard_wall_us, facts.running_ns, facts.wall_us))
+        looks.append(ClockLook(asked_ns, heard_ns, facts.running_ns))
     return min(looks, key=lambda look: look.heard_ns - look.asked_ns)
 
 
@@ -85,20 +77,5 @@ def _compare_speed(process: OtherProcess, first: ClockLook, second: ClockLook) -
     return fine(check, f"as here, to within {_percent(max(most_ppm, -least_ppm))}")
 
 
-def _compare_wall(process: OtherProcess, look: ClockLook) -> HostFinding:
-    """The two wall clocks, which certificates allow to differ."""
-    check = f"wall clock of {process.check}"
-    least_us, most_us = look.wall_us - look.heard_wall_us, look.wall_us - look.asked_wall_us
-    if least_us > WALL_CLOCKS_APART_US_MAX:
-        return wrong(check, f"at least {_seconds(least_us)} ahead of the one here", _SET)
-    if most_us < -WALL_CLOCKS_APART_US_MAX:
-        return wrong(check, f"at least {_seconds(-most_us)} behind the one here", _SET)
-    return fine(check, f"as here, to within {_seconds(max(most_us, -least_us))}")
-
-
 def _percent(ppm: float) -> str:
     return f"{ppm / 10_000:,.2f} %"
-
-
-def _seconds(span_us: int) -> str:
-    return f"{span_us / 1_000_000:,.2f} s"

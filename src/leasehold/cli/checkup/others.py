@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 
 from leasehold.certificates.names import CertificateRole
 from leasehold.cli.checkup.clocks import check_clocks
@@ -31,7 +30,7 @@ def check_others(
         stores = list(threads.map(check_store, _stores(config)))
         answering = [one for one, (_, cluster) in zip(processes, results, strict=True) if cluster is not None]
         clocks = list(threads.map(partial(check_clocks, tls=tls, clock=BoottimeClock(), sleep=sleep_ns), answering))
-    findings = [*stores, *(finding for finding, _ in results), *chain.from_iterable(clocks)]
+    findings = [*stores, *(finding for finding, _ in results), *clocks]
     clusters = {cluster for _, cluster in results if cluster is not None}
     if len(clusters) > 1:
         findings.append(

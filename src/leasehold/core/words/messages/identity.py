@@ -20,8 +20,6 @@ class ClusterFacts(BaseMessage, frozen=True, kw_only=True, tag="cluster-facts/1"
     """The addresses of all coordinators, where several share a meta storage."""
     running_ns: int = 0
     """For how long its process has run, by the clock of its leases: `leasehold doctor` compares how fast clocks run."""
-    wall_us: int = 0
-    """Its wall clock, in microseconds since 1970 UTC: nothing but `leasehold doctor` looks at it."""
 
 
 class ChallengeCoordinator(BaseMessage, frozen=True, kw_only=True, tag="challenge-coordinator/1"):
