@@ -13,7 +13,7 @@ import pytest
 from tests.documents import ROOT
 from tests.needs import lacking
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]  # packages are installed, and compiled as they are used
 
 PARTS = ("LICENSE", "README.md", "pyproject.toml", "src")
 """Of the checkout: what a build reads."""

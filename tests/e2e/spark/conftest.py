@@ -14,8 +14,18 @@ from leasehold.spark.types import spark_schema
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.spark.kinds import EVERY_TYPE, rows
 
+WHOLE_SECONDS = 400
+"""Of the first test, which waits for the cluster and the session of all, on a busy machine."""
 WORKERS = Path(__file__).parent / "workers"
 """What Spark's Python workers run when they start."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives each test here more time, whichever comes first."""
+    here = Path(__file__).parent
+    for one in items:
+        if one.path.is_relative_to(here) and one.get_closest_marker("timeout") is None:
+            one.add_marker(pytest.mark.timeout(WHOLE_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,7 @@ async def test_those_that_are_given_and_those_that_gossip_shows_are_tried_once_e
     processes = [f"coordinator at {one}", f"coordinator c2 at {other}"]
     assert checks == [
         *((one, True) for one in processes),
-        *((f"clocks of {one}", True) for one in processes),
+        *((f"clock speed of {one}", True) for one in processes),
         ("cluster", False),
     ]
 
