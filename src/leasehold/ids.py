@@ -48,7 +48,7 @@ Nonce = NewType("Nonce", str)
 LoginToken = NewType("LoginToken", str)
 """128 random bits in hex: whoever holds it has logged in. A secret."""
 ApplicationSecret = NewType("ApplicationSecret", str)
-"""128 random bits in hex: whoever holds it renews and ends the delegated logins of a Spark application. A secret."""
+"""128 random bits in hex: its holder renews and ends the delegated logins of a Spark application. A secret."""
 UserToken = NewType("UserToken", str)
 """256 random bits as text: whoever holds it may log in as its user. A secret."""
 StatementId = NewType("StatementId", str)

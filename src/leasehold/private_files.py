@@ -16,32 +16,32 @@ SYSTEMD_FOLDER_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
 _WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
-Refused: TypeAlias = Callable[[str, str], LeaseholdError]
+MakesError: TypeAlias = Callable[[str, str], LeaseholdError]
 """Makes the error of what is wrong with a file: a sentence without its subject, the file, and a hint."""
 
 
-def read_secret(path: Path, bytes_max: int, refused: Refused, hint: str) -> bytes:
+def read_secret(path: Path, bytes_max: int, refused: MakesError, hint: str) -> bytes:
     """A file that nobody else can read or change. Raises what `refused` makes, which never shows what the file holds;
     `hint` is for one that is missing, no file, or too large."""
     return _read(path, _OTHERS & ~_granted_by_systemd(path), bytes_max, refused, hint)
 
 
-def read_trusted(path: Path, bytes_max: int, refused: Refused, hint: str) -> bytes:
+def read_trusted(path: Path, bytes_max: int, refused: MakesError, hint: str) -> bytes:
     """As `read_secret`, of a file that others may read, but not change."""
     return _read(path, _WRITERS, bytes_max, refused, hint)
 
 
-def read_any(path: Path, bytes_max: int, refused: Refused, hint: str) -> bytes:
-    """As `read_secret`, whoever may read or change the file."""
+def read_any(path: Path, bytes_max: int, refused: MakesError, hint: str) -> bytes:
+    """As `read_secret`, of a file that anybody may read and change."""
     return _read(path, None, bytes_max, refused, hint)
 
 
-def check_unchanged_by_others(path: Path, found: os.stat_result, refused: Refused) -> None:
+def check_unchanged_by_others(path: Path, found: os.stat_result, refused: MakesError) -> None:
     """Raises what `refused` makes if another user could change the file or directory."""
     _check_access(path, found, _WRITERS, refused)
 
 
-def _read(path: Path, forbidden: int | None, bytes_max: int, refused: Refused, hint: str) -> bytes:
+def _read(path: Path, forbidden: int | None, bytes_max: int, refused: MakesError, hint: str) -> bytes:
     descriptor = None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe
@@ -60,7 +60,7 @@ def _read(path: Path, forbidden: int | None, bytes_max: int, refused: Refused, h
             os.close(descriptor)
 
 
-def _check_access(path: Path, found: os.stat_result, forbidden: int, refused: Refused) -> None:
+def _check_access(path: Path, found: os.stat_result, forbidden: int, refused: MakesError) -> None:
     if found.st_uid not in {0, os.geteuid()}:
         hint = f"run it as that user, or `chown {os.geteuid()} {typed(path)}`"
         raise refused(f"belongs to another user (uid {found.st_uid})", hint)

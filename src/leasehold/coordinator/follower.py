@@ -27,6 +27,7 @@ from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
 from leasehold.core.catalog.catalog import Catalog, Diverged
+from leasehold.core.data.scan_plan import takes_long
 from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_secret
@@ -164,7 +165,7 @@ class Follower:
                 async with aclosing(self._backups.serve(catalog)) as pages_of_it:
                     async for page in pages_of_it:
                         yield page
-            case PlanScan(where=where) if where:
+            case PlanScan() if takes_long(request):
                 check_request(request, catalog)
                 yield await self._threads.run(partial(looked_up, request, catalog))
             case _ if isinstance(request, LookUp):

@@ -9,7 +9,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import SEGMENTS
 from leasehold.core.data.facts import parse_name
 from leasehold.core.data.past_plan import PastTable, missing, plan_past, too_old, was_there
-from leasehold.core.data.scan_plan import plan_scan
+from leasehold.core.data.scan_plan import plan_scan, takes_long
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import PlanScan, ScanPlan
@@ -34,13 +34,11 @@ class Plans:
 
     async def plan(self, request: PlanScan) -> ScanPlan:
         """Raises as `plan_scan` and `plan_past`, and `Refused` with code TOO_OLD or FUTURE_REVISION."""
-        if request.rewrite or (request.where and request.as_of is None):
-            # It compares all segments with all DELETEs or conditions: not on the loop that grants leases.
-            return await self._threads.run(partial(plan_scan, request, self._catalog()))
-        if request.as_of is None:
-            return plan_scan(request, self._catalog())
-        async with self._of_the_past:
-            return await self._plan_past(request, request.as_of)
+        if request.as_of is not None and not request.rewrite:
+            async with self._of_the_past:
+                return await self._plan_past(request, request.as_of)
+        plan = partial(plan_scan, request, self._catalog())
+        return await self._threads.run(plan) if takes_long(request) else plan()
 
     async def _plan_past(self, request: PlanScan, revision: Revision) -> ScanPlan:
         catalog = self._catalog()
@@ -66,17 +64,18 @@ class Plans:
         """Raises `Compacted`."""
         found = await self._storage.get(keys.table(table), revision)
         segments: list[SegmentRecord] = []
-        start: bytes | None = b"%s%010d/" % (SEGMENTS.prefix, table)
-        end = b"%s%010d0" % (SEGMENTS.prefix, table)
-        while start is not None:
-            page = await self._storage.range(start, end, revision=revision, limit=RANGE_PAGE_MAX)
+        start, end = SEGMENTS.table_range(table)
+        following: bytes | None = start
+        while following is not None:
+            page = await self._storage.range(following, end, revision=revision, limit=RANGE_PAGE_MAX)
             segments += [decode_record(SegmentRecord, item.value) for item in page.items]
-            start = page.next_start
+            following = page.next_start
         record = None if found is None else decode_record(TableRecord, found.value)
         return PastTable(revision=revision, table=record, segments=tuple(segments))
 
     async def _oldest(self, table: ObjectId, revision: Revision, catalog: Catalog) -> Revision:
-        """A revision that can be read, while the one before it can't; by halves, as the past is missing as a whole."""
+        """A revision that can be read, while the one before it can't. It is found by halves: as a rule, what can't be
+        read is all that lies before some revision."""
         low, high = revision, catalog.revision
         while high - low > 1:
             middle = Revision((low + high) // 2)

@@ -218,6 +218,10 @@ class Family(msgspec.Struct, Generic[R], frozen=True):
         """What the keys of a bucket begin with, without the last `/`."""
         return b"%s%010d/%05d" % (self.prefix, *bucket)
 
+    def table_range(self, table: ObjectId) -> tuple[bytes, bytes]:
+        """Where the keys of a table begin, and what comes after them."""
+        return b"%s%010d/" % (self.prefix, table), b"%s%010d0" % (self.prefix, table)
+
     def bucket_of(self, key: bytes) -> BucketKey:
         """The bucket that a key, or the prefix of a bucket, belongs to. Raises `Corrupt`."""
         try:

@@ -61,6 +61,11 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     return fitting(plan, table, catalog, limits)
 
 
+def takes_long(request: PlanScan) -> bool:
+    """Whether a plan compares all segments with DELETEs or conditions: not on the loop that grants leases."""
+    return request.rewrite or bool(request.where)
+
+
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:
     """The columns in use with these names, by default all. Raises `NotFound`."""
     return live_fields(table) if columns is None else tuple(field_named(table, name) for name in columns)
