@@ -46,6 +46,8 @@ STATISTIC_CHARACTERS_MAX: Final = 32
 SEGMENTS_VERIFIED_MAX: Final = 16_384
 """Segment files whose whole checksum a process remembers as right."""
 OPEN_TRANSACTIONS_MAX: Final = 10_000
+USER_TRANSACTIONS_MAX: Final = 1_000
+"""Write transactions of one user that are open."""
 TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
 """How often a writer asks for more time."""
 SEGMENT_ROWS_MAX: Final = 2**40

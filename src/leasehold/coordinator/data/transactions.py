@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,14 +15,21 @@ from leasehold.core.ddl.origin import Origin
 from leasehold.core.replicas.copies import holders_if_few
 from leasehold.core.words.messages import AbortTransaction, CommitTransaction, OpenTransaction, TransactionFacts
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import TransactionState
+from leasehold.core.words.records import PrincipalRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.ids import Revision, StatementId, TransactionId
-from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
+from leasehold.ids import PrincipalId, Revision, StatementId, TransactionId
+from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS, USER_TRANSACTIONS_MAX
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
+
+
+class _Opened(NamedTuple):
+    """When a transaction was opened or last renewed, and by whom as far as this leader knows."""
+
+    at_ns: int
+    user: PrincipalId | None = None
 
 
 class WriteTransactions:
@@ -31,7 +39,7 @@ class WriteTransactions:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
-        self._opened: dict[TransactionId, int] = {}
+        self._opened: dict[TransactionId, _Opened] = {}
         self._note_open()
 
     def _note_open(self) -> None:
@@ -40,28 +48,38 @@ class WriteTransactions:
         now_ns = self._clock.now_ns()
         for record in self._writer.catalog.transactions.values():
             if record.state is TransactionState.OPEN:
-                self._opened.setdefault(record.id, now_ns)
+                self._opened.setdefault(record.id, _Opened(now_ns))
 
     async def open(
         self, request: OpenTransaction, statement_of: Callable[[StatementId], Origin | None] = lambda _: None
     ) -> TransactionFacts:
         """Opens a write transaction, or answers the state of the one with that id and restarts its time. `statement_of`
         tells which other statement has an id."""
-        if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
-            text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
-            raise Refused(text, code=ErrorCode.BUSY, hint="commit or abort some, or wait until they expire")
+        user: PrincipalRecord | None = None
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            check_request(request, catalog)
+            nonlocal user
+            user = check_request(request, catalog)
             if request.transaction not in catalog.transactions:
-                self._writer.check_room()
+                self._check_room(user)
             return open_transaction(request, catalog, statement_of(StatementId(request.transaction)))
 
         await self._writer.submit(decide)
         facts = self._transaction(request.transaction)
         if facts.state is TransactionState.OPEN:
-            self._opened[request.transaction] = self._clock.now_ns()
+            self._opened[request.transaction] = _Opened(self._clock.now_ns(), None if user is None else user.id)
         return facts
+
+    def _check_room(self, user: PrincipalRecord | None) -> None:
+        """Raises `Refused` if the meta storage has no room, or if too many transactions are open."""
+        self._writer.check_room()
+        text = None
+        if len(self._opened) >= OPEN_TRANSACTIONS_MAX:
+            text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
+        elif user is not None and sum(one.user == user.id for one in self._opened.values()) >= USER_TRANSACTIONS_MAX:
+            text = f"{USER_TRANSACTIONS_MAX} write transactions of {user.name} are open"
+        if text is not None:
+            raise Refused(text, code=ErrorCode.BUSY, hint="commit or abort some, or wait until they expire")
 
     async def commit(self, request: CommitTransaction) -> TransactionFacts:
         """Makes the segments of a transaction visible at one revision."""
@@ -108,8 +126,8 @@ class WriteTransactions:
         """Aborts transactions that have been open for TRANSACTION_TTL_NS."""
         self._note_open()
         now_ns = self._clock.now_ns()
-        for transaction, opened_ns in list(self._opened.items()):
-            if now_ns - opened_ns >= TRANSACTION_TTL_NS:
+        for transaction, opened in list(self._opened.items()):
+            if now_ns - opened.at_ns >= TRANSACTION_TTL_NS:
                 del self._opened[transaction]
                 record = self._writer.catalog.transactions.get(transaction)
                 if record is not None and record.state is TransactionState.OPEN:

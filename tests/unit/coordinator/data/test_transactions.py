@@ -1,0 +1,75 @@
+"""How many write transactions may be open at a leader."""
+
+import pytest
+
+from leasehold.coordinator.data import transactions as module
+from leasehold.coordinator.data.transactions import WriteTransactions
+from leasehold.core.catalog.plan import put
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import AbortTransaction, OpenTransaction
+from leasehold.core.words.records import LoginRecord, Right, TransactionState
+from leasehold.core.words.statements import CreateUser, GrantRights, OnTable
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import LoginToken, TransactionId
+from tests.unit.coordinator.office import asked
+from tests.unit.coordinator.statement_cases import T
+from tests.unit.coordinator.statements.procedure_words import office_test
+
+
+def opening(office, number, login=None):
+    table = office.catalog.find_table(T)
+    return OpenTransaction(
+        cluster_id="c" * 32,
+        login=login,
+        transaction=TransactionId(f"{number:032x}"),
+        table=table.id,
+        schema_version=table.schema_version,
+    )
+
+
+async def token_of(office, user, *, order):
+    token = LoginToken(f"{order:032x}")
+    record = LoginRecord(token_hash=hash_secret(token), user=office.catalog.find_principal(user).id, order=order)
+    await office.writer.submit(lambda _: (put(keys.login(record.token_hash), record),))
+    return token
+
+
+async def refused(transactions, request):
+    with pytest.raises(Refused) as caught:
+        await transactions.open(request)
+    assert caught.value.code is ErrorCode.BUSY
+    return caught.value.text
+
+
+def test_only_so_many_are_open_at_once(monkeypatch):
+    monkeypatch.setattr(module, "OPEN_TRANSACTIONS_MAX", 2)
+
+    async def work(office):
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        for number in (1, 2, 1):
+            assert (await transactions.open(opening(office, number))).state is TransactionState.OPEN
+        assert await refused(transactions, opening(office, 3)) == "2 write transactions are open"
+        await transactions.abort(AbortTransaction(cluster_id="c" * 32, transaction=opening(office, 1).transaction))
+        await transactions.open(opening(office, 3))
+
+    office_test(work)
+
+
+def test_a_user_leaves_room_to_the_others(monkeypatch):
+    monkeypatch.setattr(module, "USER_TRANSACTIONS_MAX", 2)
+
+    async def work(office):
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        await office.execute(asked(4, CreateUser(name="admin", password="p")))
+        admin = await office.log_in("admin")
+        await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
+        await office.execute(asked(6, GrantRights(rights=(Right.INSERT,), on=OnTable(table=T), to="ann"), login=admin))
+        ann, other = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
+        for number in (1, 2, 1):
+            await transactions.open(opening(office, number, ann))
+        assert await refused(transactions, opening(office, 3, ann)) == "2 write transactions of ann are open"
+        await transactions.open(opening(office, 3, other))
+
+    office_test(work)
