@@ -52,6 +52,10 @@ test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
 
+# A part that stands still says where, and ends; one whose tests fail one after the other ends after some of them. Without
+# that, what all share being broken would take hours.
+PYTEST := timeout --foreground --signal=ABRT --kill-after=1m 50m $(BIN)/python -m pytest --maxfail=12
+
 # How nodes and coordinators come, go and come back, and what is saved and brought back; all else of processes is in
 # `test-processes`.
 NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_in_a_leap.py discovery.py exchanged_nodes.py gossip.py hand_over.py identity.py node_commands.py node_resets.py removal.py)
@@ -59,20 +63,20 @@ RECOVERIES := $(addprefix tests/e2e/test_,backup.py copies.py eviction.py full_d
 DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
 WHEEL := tests/e2e/test_wheel.py
-test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
-test-recoveries: setup ; $(BIN)/python -m pytest $(RECOVERIES)
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(RECOVERIES) $(DOCUMENTS) $(BENCHES) $(WHEEL))
-test-simulated: setup ; $(BIN)/python -m pytest tests/sim
-test-scenarios: setup ; $(BIN)/python -m pytest tests/scenarios tests/mutants
-test-core: setup ; $(BIN)/python -m pytest $(CORE)
-test-conformance: setup ; $(BIN)/python -m pytest tests/conformance
-test-rest: setup ; $(BIN)/python -m pytest $(addprefix --ignore=,$(CORE) $(addprefix tests/,conformance e2e netns attacks sim scenarios mutants))
-test-documents: setup ; sh tools/ensure-java && $(BIN)/python -m pytest $(DOCUMENTS)
-test-benches: setup ; $(BIN)/python -m pytest $(BENCHES)
-test-spark: setup ; sh tools/ensure-java && $(BIN)/python -m pytest tests/e2e/spark
-test-wheel: setup ; $(BIN)/python -m pytest $(WHEEL)
-test-netns: setup ; $(BIN)/python -m pytest tests/netns
-test-attacks: setup ; $(BIN)/python -m pytest tests/attacks
+test-nodes: setup ; $(PYTEST) $(NODES)
+test-recoveries: setup ; $(PYTEST) $(RECOVERIES)
+test-processes: setup ; $(PYTEST) tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(RECOVERIES) $(DOCUMENTS) $(BENCHES) $(WHEEL))
+test-simulated: setup ; $(PYTEST) tests/sim
+test-scenarios: setup ; $(PYTEST) tests/scenarios tests/mutants
+test-core: setup ; $(PYTEST) $(CORE)
+test-conformance: setup ; $(PYTEST) tests/conformance
+test-rest: setup ; $(PYTEST) $(addprefix --ignore=,$(CORE) $(addprefix tests/,conformance e2e netns attacks sim scenarios mutants))
+test-documents: setup ; sh tools/ensure-java && $(PYTEST) $(DOCUMENTS)
+test-benches: setup ; $(PYTEST) $(BENCHES)
+test-spark: setup ; sh tools/ensure-java && $(PYTEST) tests/e2e/spark
+test-wheel: setup ; $(PYTEST) $(WHEEL)
+test-netns: setup ; $(PYTEST) tests/netns
+test-attacks: setup ; $(PYTEST) tests/attacks
 
 demo: setup java
 	$(BIN)/python examples/nyc/demo.py
