@@ -52,9 +52,11 @@ test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
 
-# A part that stands still says where, and ends; one whose tests fail one after the other ends after some of them. Without
-# that, what all share being broken would take hours.
-PYTEST := timeout --foreground --signal=ABRT --kill-after=1m 50m $(BIN)/python -m pytest --maxfail=12
+# A test has a time, which does not end one that hangs while it tidies up, or outside of Python. So a test that still runs
+# after 20 minutes, and a part after 50, say where they are and end. A part with many failed tests ends too: if what its
+# tests share is broken, each would use up its time.
+PYTEST := timeout --foreground --signal=ABRT --kill-after=1m 50m $(BIN)/python -m pytest --maxfail=12 \
+  -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 
 # How nodes and coordinators come, go and come back, and what is saved and brought back; all else of processes is in
 # `test-processes`.
