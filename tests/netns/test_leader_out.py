@@ -1,13 +1,14 @@
 """The leader of several coordinators can't reach the store, or nobody reaches the leader: another one leads, statements
 end with one outcome, and no node serves what was there before them.
 
-All of it with etcd; with ZooKeeper the same, of which only a part runs every time.
+All of it with etcd; with ZooKeeper the same in `make soak`.
 """
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.few import few
 from tests.netns.checks import LEADER_CHANGE_NS, check_bound, check_nothing_stale
 from tests.netns.cluster import CLIENT, now_ns
 from tests.netns.conftest import make_table
@@ -33,8 +34,7 @@ def shared(
     ("shared", "way"),
     [
         *(("etcd", way) for way in WAYS),
-        ("zookeeper", WAYS[0]),
-        *(pytest.param("zookeeper", way, marks=pytest.mark.long) for way in WAYS[1:]),
+        *(pytest.param("zookeeper", way, marks=pytest.mark.long) for way in WAYS),
     ],
     indirect=["shared"],
     scope="module",
@@ -67,7 +67,7 @@ def test_a_leader_that_is_cut_off_from_the_member_that_it_asks(cluster: Coordina
     assert cluster.shown()[leader]["term"] == term
 
 
-@pytest.mark.parametrize("shared", ENGINES, indirect=True)
+@pytest.mark.parametrize("shared", few(1, ENGINES), indirect=True)
 def test_the_member_that_leads_the_store_is_cut_off_from_the_others(cluster: CoordinatorsNetwork, table: str) -> None:
     """Coordinators still reach it: what it knows gets old."""
     member = wait_until(cluster.leading_member)

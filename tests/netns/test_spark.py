@@ -14,7 +14,7 @@ from tests.netns.run import run
 from tests.netns.sniffer import Sniffer
 from tests.netns.spark_cluster import MASTER, MASTER_PORT, SECRET, WORKERS, SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.long, pytest.mark.timeout(600)]  # six JVMs
 
 PASSWORD, WORD = "zz-of-the-job", "zz-a-word-in-a-row-"
 LEASEHOLD = (sys.executable, "-m", "leasehold.cli.main")

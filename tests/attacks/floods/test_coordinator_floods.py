@@ -162,7 +162,7 @@ def test_sessions_that_say_nothing(ground: Ground, scale: int) -> None:
             one.cancel()
 
 
-@pytest.mark.parametrize("method", [CALL, SESSION])
+@pytest.mark.parametrize("method", [CALL, pytest.param(SESSION, marks=LONG)])
 def test_calls_that_are_begun_and_reset(ground: Ground, scale: int, method: str) -> None:
     frame = encode(statement(60_000))
     with channels(ground, CONNECTIONS) as made, ground.attacked():
@@ -170,6 +170,7 @@ def test_calls_that_are_begun_and_reset(ground: Ground, scale: int, method: str)
             made[number % CONNECTIONS].stream_stream(method)(iter([frame])).cancel()
 
 
+@LONG
 def test_large_views_all_at_once(ground: Ground, scale: int) -> None:
     """By a user who may create views. They are over the bound, which is known once they are parsed."""
     values = ", ".join(map(str, range(VIEW_VALUES)))
@@ -196,7 +197,7 @@ def test_large_statements_of_users_without_rights(ground: Ground, scale: int) ->
     assert set(ended) <= {"FORBIDDEN", "BUSY"}
 
 
-@pytest.mark.parametrize("of_a_user", [False, True], ids=["made up", "of a user"])
+@pytest.mark.parametrize("of_a_user", [pytest.param(False, marks=LONG), True], ids=["made up", "of a user"])
 def test_guessed_passwords_shut_no_other_user_out(ground: Ground, scale: int, of_a_user: bool) -> None:
     guessers = GUESSERS // 2 if of_a_user and scale == 1 else GUESSERS
 

@@ -76,7 +76,7 @@ def test_tickets_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale:
             assert refused(channel, "DoGet", bomb, compression=grpc.Compression.Gzip) is grpc.StatusCode.UNIMPLEMENTED
 
 
-@pytest.mark.parametrize("port", ["node", "coordinator"])
+@pytest.mark.parametrize("port", ["node", pytest.param("coordinator", marks=pytest.mark.long)])
 def test_small_compressed_calls(ground: Ground, scale: int, port: str) -> None:
     """gRPC has a line to say about each."""
     address = ground.nodes()[0] if port == "node" else ground.coordinator
@@ -181,6 +181,7 @@ def test_half_open_calls(ground: Ground, scale: int) -> None:
             one.stop()
 
 
+@pytest.mark.long
 def test_half_open_calls_without_end(ground: Ground, scale: int) -> None:
     """More and more of them, at all nodes."""
     with ground.attacked(), channels(ground) as nodes:

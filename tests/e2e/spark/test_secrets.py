@@ -87,6 +87,7 @@ def test_a_job_shows_logs_and_keeps_no_secret(made: RunningCluster, tmp_path: Pa
         accepts_no_login_of(made, text)
 
 
+@pytest.mark.long  # a second job; test_users.py shows that no token travels
 def test_with_a_file_of_credentials_there_is_no_secret_in_what_python_sends_to_java(
     made: RunningCluster, tmp_path: Path
 ) -> None:
