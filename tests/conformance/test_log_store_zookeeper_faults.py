@@ -19,6 +19,8 @@ from tests.conformance.log_store_faults_suite import (
 from tests.conformance.store_words import until_it_answers
 from tests.zookeeper_cluster import ZooKeeperCluster
 
+pytestmark = pytest.mark.long  # with etcd, the same runs in `make test`
+
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:

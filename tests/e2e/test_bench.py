@@ -17,7 +17,7 @@ from tests.few import few
 ROOT = Path(__file__).parents[2]
 SPARK = ("spark", "fences")
 """Tested in tests/e2e/spark."""
-LARGE = ("ddl", "recovery", "repairs", "kills", "outages", "coordinators", "log")
+LARGE = ("attacks", "ddl", "recovery", "repairs", "kills", "outages", "coordinators", "log")
 """Several clusters each, which tests of their own break and mend in `make test`."""
 SMALL = tuple(part for part in PARTS if part not in (*SPARK, *LARGE))
 
