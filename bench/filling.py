@@ -24,7 +24,8 @@ async def writing(
     storage = await opening
     try:
         leadership = await storage.campaign("bench")
-        writer = Writer(storage, leadership, await read(storage), lambda *_: None, BoottimeClock().now_ns)
+        clock = BoottimeClock()
+        writer = Writer(storage, leadership, await read(storage), lambda *_: None, clock.now_ns, clock.wall_us)
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(one) for one in (writer.run(), leadership.hold(lambda _: None))]
             yield storage, writer

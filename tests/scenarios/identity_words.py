@@ -92,7 +92,7 @@ class Office:
             now_ns=self.clock.now_ns(),
         )
         leasing = Leasing(self.grantor, self.clock)
-        self.writer = Writer(self.storage, leadership, catalog, self._committed, self.clock.now_ns)
+        self.writer = Writer(self.storage, leadership, catalog, self._committed, self.clock.now_ns, self.clock.wall_us)
         self.registration = Registration(self.storage, self.writer, leasing, self.clock)
         self.life = group.create_task(self.writer.run())
         return self

@@ -1,4 +1,5 @@
-"""I14: whose clock counts. No reading of a clock leaves its machine, so nobody can tell what another's clock shows."""
+"""I14: whose clock counts. No reading of a clock is sent to another machine. Of what is stored, only commit times show
+the clock of a leader, and no node gets them."""
 
 import asyncio
 
@@ -6,6 +7,7 @@ import pytest
 
 from leasehold.core.words import keys, messages
 from leasehold.core.words.codec import encode
+from leasehold.core.words.commit_times import decode_commit_time
 from leasehold.core.words.messages.base import BaseMessage
 from leasehold.ids import Revision
 from leasehold.limits.membership import TOPOLOGY_GRACE_NS
@@ -51,18 +53,22 @@ def test_I14_no_message_has_a_field_for_a_reading_of_a_clock():
         if name.endswith(("_ns", "_us", "_ms", "_s", "_at"))
     }
     assert sent
-    # The one instant: what rows are compared with, from the meta storage as the leader wrote it.
-    assert sent <= {*durations, "earliest_us"}
+    instants = {
+        "earliest_us",  # what rows are compared with, from the meta storage as the leader wrote it
+        "as_of_us",  # what a person asks for
+    }
+    assert sent <= {*durations, *instants}
 
 
-def told(*, nodes_ns=0, coordinators_ns=0):
-    """All that was said, in order, and all that was stored, where the clocks are set so far ahead."""
-    said, stored = [], []
+def told(*, nodes_ns=0, coordinators_ns=0, order=1):
+    """All that was said, in order, all that was stored, and when it was committed, where the clocks are set so far
+    ahead: the second one of two twice as far, or in the other `order` the first one."""
+    said, stored, times_us = [], [], []
 
     async def main(random):
         cluster = SimulatedCluster(random, nodes=3, coordinators=2)
         for machines, offset_ns in ((cluster.nodes, nodes_ns), (cluster.coordinators, coordinators_ns)):
-            for number, machine in enumerate(machines, 1):
+            for number, machine in enumerate(machines[::order], 1):
                 machine.clock = SimulatedClock(cluster.loop, offset_ns=number * offset_ns)
         everybody = [one.name for one in (*cluster.nodes, *cluster.coordinators)]
         for one in everybody:
@@ -75,14 +81,14 @@ def told(*, nodes_ns=0, coordinators_ns=0):
                 await a_life(cluster, group)
                 raise Over
         except* Over:
-            stored.extend(
-                (batch.revision, one.key, one.value)
-                for batch in cluster.store.since(Revision(0))
-                for one in batch.changes
-            )
+            for batch in cluster.store.since(Revision(0)):
+                changes = {one.key: one.value for one in batch.changes}
+                if (time := changes.pop(keys.COMMIT_TIME, None)) is not None:
+                    times_us.append(decode_commit_time(time))
+                stored.append((batch.revision, changes))
 
     run_virtual(main, 1)
-    return said, stored
+    return said, stored, times_us
 
 
 async def a_life(cluster, group):
@@ -103,10 +109,22 @@ async def a_life(cluster, group):
 
 @pytest.mark.parametrize("whose", ["nodes_ns", "coordinators_ns"])
 def test_I14_what_is_said_and_stored_is_the_same_to_the_byte_whatever_the_clocks_show(whose):
-    said, stored = told()
+    said, stored, times_us = told()
     assert len(said) > 300
-    assert any(key.startswith(keys.SEGMENTS) for _, key, _ in stored)
-    assert told(**{whose: 100 * DAY_NS}) == (said, stored)
+    assert any(key.startswith(keys.SEGMENTS) for _, changes in stored for key in changes)
+    said_then, stored_then, times_us_then = told(**{whose: 100 * DAY_NS})
+    assert (said_then, stored_then) == (said, stored)
+    assert (times_us_then == times_us) == (whose == "nodes_ns"), "only commit times show a clock: that of the leader"
+
+
+def test_I14_commit_times_never_decrease_when_the_next_leader_is_behind():
+    first, second = (told(coordinators_ns=100 * DAY_NS, order=order)[2] for order in (1, -1))
+    for times_us in (first, second):
+        assert len(times_us) > 20
+        assert times_us == sorted(times_us)
+    ahead, behind = sorted((first, second), key=lambda one: one[-1] - one[0], reverse=True)
+    assert ahead[-1] - ahead[0] > 99 * DAY_NS // 1000, "its second leader has a clock that is ahead by so much"
+    assert len(set(ahead)) > len(set(behind)) > 5
 
 
 def test_I14_a_clock_that_leaps_ahead_costs_its_own_node_at_most_its_lease():

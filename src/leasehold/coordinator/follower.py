@@ -133,8 +133,8 @@ class Follower:
                 return text.lstrip()[:4].upper() in {"SHOW", "DESC"} and parses_at_once(text)
             case AskTable(absences=True):
                 return False
-            case PlanScan(rewrite=rewrite, as_of=as_of):
-                return not rewrite and as_of is None  # these take long
+            case PlanScan(rewrite=rewrite, as_of=as_of, as_of_us=as_of_us):
+                return not rewrite and as_of is None and as_of_us is None  # these take long
             case _:
                 return isinstance(request, AskBackup | ChallengeCoordinator | WhoAreYou | LookUp)
 

@@ -104,12 +104,12 @@ class Leader:
         """The leases of this term, to look at."""
         self.succession: Final = WantedSuccessor(leadership)
         """The end that an operator wants."""
-        self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
+        self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns, self._wall_us)
         self._leasing = Leasing(self.grantor, clock)
         self._leasing.committed(catalog)
         self._transactions = WriteTransactions(self._writer, self._leasing, clock)
         self._queries = Queries(self._writer, clock)
-        self._plans = Plans(storage, threads, lambda: self._writer.catalog)
+        self._plans = Plans(storage, threads, self._writer)
         self._reports = NodeReports(self._writer, self._leasing)
         self._wall = BelievedClock(clock, self._writer)
         self._housekeeping = Housekeeping(self._writer, self._wall, threads)
@@ -345,6 +345,9 @@ class Leader:
         self._removal.committed(batch, catalog)
         self._sessions.committed(batch, catalog)
         self._repair.committed(batch, catalog)
+
+    def _wall_us(self) -> int:
+        return self._wall.wall_us()  # made after the writer, whose catalog it reads
 
     def _absent_since_ns(self, node: NodeId) -> int | None:
         return self._sessions.absent_since_ns(node)

@@ -13,6 +13,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
+from leasehold.core.words.commit_times import COMMIT_TIME_BYTES, decode_commit_time, encode_commit_time
 from leasehold.core.words.lineage import GENESIS, next_lineage
 from leasehold.core.words.operations import Change, Missing, RevisionChanges, Txn, ValueIs
 from leasehold.core.words.records import NodeRecord
@@ -31,8 +32,10 @@ Decide = Callable[[Catalog], tuple[Change, ...]]
 STORE_DECLINES = frozenset({ErrorCode.DISK_FULL, ErrorCode.STORE_FULL, ErrorCode.BUSY, ErrorCode.CLOSED})
 """Codes with which a meta storage declines any transaction, whatever is in it."""
 
-LINEAGE_BYTES = len(keys.LINEAGE) + len(GENESIS) + CHANGE_FRAMING_BYTES
-"""What the writer itself adds to each transaction."""
+OWN_BYTES = len(keys.LINEAGE) + len(GENESIS) + len(keys.COMMIT_TIME) + COMMIT_TIME_BYTES + 2 * CHANGE_FRAMING_BYTES
+"""What the writer itself adds to each transaction: the lineage and the commit time."""
+CHANGES_MAX = TRANSACTION_OPERATIONS_MAX - 2
+"""Of commands in one transaction."""
 
 
 class StoreDeclined(Refused):
@@ -45,7 +48,8 @@ class _Command(msgspec.Struct):
 
 
 class Writer:
-    """Owns the leader's catalog. `on_commit` sees each revision once, in order, before its command is answered."""
+    """Owns the leader's catalog. `on_commit` sees each revision once, in order, before its command is answered;
+    `wall_us` reads the believed wall clock."""
 
     def __init__(
         self,
@@ -54,10 +58,14 @@ class Writer:
         catalog: Catalog,
         on_commit: Callable[[RevisionChanges, Catalog], None],
         now_ns: Callable[[], int],
+        wall_us: Callable[[], int],
     ) -> None:
         self._storage = storage
         self._leadership = leadership
         self._now_ns = now_ns
+        self._wall_us = wall_us
+        self._earliest_us = 0
+        """The earliest commit time that the next transaction may get."""
         self._catalog = catalog
         self._on_commit = on_commit
         self._commands: asyncio.Queue[_Command] = asyncio.Queue(COMMAND_QUEUE_MAX)
@@ -87,6 +95,17 @@ class Writer:
                 hint="drop tables, lower retention_bytes, or raise the quota of the store",
             )
 
+    def commit_time_us(self) -> int:
+        """The commit time of a transaction that begins now. It never decreases, whatever the wall clock does."""
+        self._earliest_us = max(self._earliest_us, self._wall_us())
+        return self._earliest_us
+
+    async def revision_until(self, time_us: int) -> Revision:
+        """The newest revision, once all transactions that may have a commit time up to `time_us` are in it: later ones
+        get a later time. Raises as `submit`."""
+        self._earliest_us = max(self._earliest_us, time_us + 1)
+        return await self.submit(lambda _: ())
+
     async def settled(self) -> None:
         """Returns once `catalog` shows whatever a follower showed before this call. Raises `NotLeader`."""
         if self._leadership.deadline_ns() is None:
@@ -109,6 +128,7 @@ class Writer:
         """Writes until cancelled. Raises `LeadershipLost`, or `Indefinite` if it can't know whether it wrote."""
         batch: list[_Command] = []
         try:
+            await self._read_commit_time()
             while True:
                 batch = [self._carried or await self._commands.get()]
                 self._carried = None
@@ -124,6 +144,12 @@ class Writer:
                     command.answer.set_exception(_stopped())
                     command.answer.exception()  # nobody may be left to ask for it
 
+    async def _read_commit_time(self) -> None:
+        """Continues the commit times of earlier leaders."""
+        found = await self._storage.get(keys.COMMIT_TIME)
+        if found is not None:
+            self._earliest_us = max(self._earliest_us, decode_commit_time(found.value))
+
     async def _write(self, batch: list[_Command]) -> None:
         # After the command was taken from the queue: one that changes nothing is answered without a transaction.
         ends_ns = self._leadership.deadline_ns()
@@ -133,7 +159,7 @@ class Writer:
             )
         draft = self._catalog
         merged = self._drafted = {}
-        size = LINEAGE_BYTES
+        size = OWN_BYTES
         accepted: list[_Command] = []
         refused: list[tuple[_Command, LeaseholdError]] = []
         command = batch[0]
@@ -186,14 +212,15 @@ class Writer:
         before = self._catalog
         lineage = next_lineage(before.lineage, changes)
         previous = Missing(keys.LINEAGE) if before.lineage == GENESIS else ValueIs(keys.LINEAGE, before.lineage)
-        whole = (*changes, Change(keys.LINEAGE, lineage))
+        watched = (*changes, Change(keys.LINEAGE, lineage))
+        whole = (*watched, Change(keys.COMMIT_TIME, encode_commit_time(self.commit_time_us())))
         result = await self._storage.txn(Txn(compares=(*self._leadership.fence(), previous), then=whole))
         if not result.succeeded:
             raise LeadershipLost(
                 "another coordinator leads", hint="this coordinator ends; restart it to put it on standby"
             )
         self._catalog = msgspec.structs.replace(draft, revision=result.revision, lineage=lineage)
-        ordered = tuple(sorted(whole, key=lambda one: one.key))
+        ordered = tuple(sorted(watched, key=lambda one: one.key))
         self._on_commit(RevisionChanges(result.revision, ordered), self._catalog)
 
 
@@ -207,11 +234,11 @@ def _decline(commands: list[tuple[_Command, LeaseholdError]]) -> None:
 def _check_size(changes: tuple[Change, ...]) -> None:
     """Refuses what the meta storage would refuse: that would end this leader, and all commands with it."""
     largest = max((len(change.value) for change in changes if change.value is not None), default=0)
-    if len(changes) >= TRANSACTION_OPERATIONS_MAX:
+    if len(changes) > CHANGES_MAX:
         text = f"it would change {len(changes)} records at once"
     elif largest > VALUE_BYTES_MAX:
         text = f"it would write a record of {largest} bytes, over {VALUE_BYTES_MAX}"
-    elif LINEAGE_BYTES + bytes_of_changes(changes) > TRANSACTION_BYTES_MAX:
+    elif OWN_BYTES + bytes_of_changes(changes) > TRANSACTION_BYTES_MAX:
         text = f"it would write {bytes_of_changes(changes)} bytes at once, over {TRANSACTION_BYTES_MAX}"
     else:
         return
@@ -225,7 +252,7 @@ def _stopped() -> Indefinite:
 def _fits(merged: dict[bytes, Change], changes: tuple[Change, ...]) -> bool:
     """Whether `changes` can join the transaction. A key that is put and then deleted in one transaction would leave no
     trace, and the lineage needs one change per key."""
-    if len(merged) + len(changes) >= TRANSACTION_OPERATIONS_MAX:
+    if len(merged) + len(changes) > CHANGES_MAX:
         return False
     return not any(change.value is None and change.key in merged for change in changes)
 

@@ -81,7 +81,7 @@ class Office:
         )
         self.leasing = Leasing(grantor, clock)
         self.leasing.committed(catalog)
-        self.writer = Writer(storage, leadership, catalog, self.committed, clock.now_ns)
+        self.writer = Writer(storage, leadership, catalog, self.committed, clock.now_ns, clock.wall_us)
         self.procedures = Procedures(
             storage,
             self.writer,

@@ -53,6 +53,7 @@ class Ground:
         self.storage = MemoryMetaStorage(store)
         self.seen = []
         self.now_ns = 0
+        self.wall_us = 0
         self.writer = None
         self.leadership = None
 
@@ -67,6 +68,7 @@ class Ground:
             catalog,
             lambda batch, after: self.seen.append((batch, after)),
             lambda: self.now_ns,
+            lambda: self.wall_us,
         )
         return self.writer
 
@@ -311,7 +313,9 @@ async def test_two_leaders_of_one_history_can_not_both_write():
             return None
 
     second.storage = MemoryMetaStorage(store)
-    blind = Writer(second.storage, Unfenced(), await read_catalog(second.storage), lambda *_: None, lambda: 0)
+    blind = Writer(
+        second.storage, Unfenced(), await read_catalog(second.storage), lambda *_: None, lambda: 0, lambda: 0
+    )
     async with asyncio.TaskGroup() as group:
         run = group.create_task(first.writer.run())
         await settle(first.submit(says(horizon(1))))

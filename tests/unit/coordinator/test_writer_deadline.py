@@ -29,7 +29,8 @@ async def test_the_clock_is_read_after_a_command_is_taken_from_the_queue(late_ns
     await ground.lead()
     decided = []
     now_ns = END_NS - 1
-    writer = Writer(ground.storage, EndsAt(ground.leadership), ground.writer.catalog, lambda *_: None, lambda: now_ns)
+    ends = EndsAt(ground.leadership)
+    writer = Writer(ground.storage, ends, ground.writer.catalog, lambda *_: None, lambda: now_ns, lambda: 0)
     asked = asyncio.ensure_future(writer.submit(lambda catalog: decided.append(catalog) or ()))
     await asyncio.sleep(0)
     now_ns = END_NS + late_ns  # it waits; the process was paused, say
@@ -45,9 +46,8 @@ async def test_the_clock_is_read_after_a_command_is_taken_from_the_queue(late_ns
 async def test_a_command_that_is_taken_in_time_is_answered():
     ground = Ground(MemoryStore())
     await ground.lead()
-    writer = Writer(
-        ground.storage, EndsAt(ground.leadership), ground.writer.catalog, lambda *_: None, lambda: END_NS - 1
-    )
+    ends = EndsAt(ground.leadership)
+    writer = Writer(ground.storage, ends, ground.writer.catalog, lambda *_: None, lambda: END_NS - 1, lambda: 0)
     async with asyncio.TaskGroup() as group:
         run = group.create_task(writer.run())
         assert await writer.submit(lambda _catalog: ()) == ground.writer.catalog.revision

@@ -2,20 +2,22 @@
 (`core/data/past_plan.py`)."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
+from leasehold.coordinator.data.history import committed_at, first_revision, newest_until
+from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import SEGMENTS
 from leasehold.core.data.facts import parse_name
-from leasehold.core.data.past_plan import PastTable, missing, plan_past, too_old, was_there
+from leasehold.core.data.past_plan import OldestRevision, PastTable, missing, plan_past, too_old, was_there
 from leasehold.core.data.scan_plan import plan_scan, takes_long
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
+from leasehold.core.words.literals import render_instant
 from leasehold.core.words.messages import PlanScan, ScanPlan
 from leasehold.core.words.records import SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
+from leasehold.errors import BadMessage, Refused
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.metastorage import RANGE_PAGE_MAX
 from leasehold.metastorage.contract import Compacted, MetaStorage
@@ -25,40 +27,57 @@ from leasehold.wire.ports import Threads
 class Plans:
     """Plans of one leader."""
 
-    def __init__(self, storage: MetaStorage, threads: Threads, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, storage: MetaStorage, threads: Threads, writer: Writer) -> None:
         self._storage = storage
         self._threads = threads
-        self._catalog = catalog
+        self._writer = writer
         self._of_the_past = asyncio.Lock()
         """One at a time: each holds all segments that the table had."""
 
     async def plan(self, request: PlanScan) -> ScanPlan:
         """Raises as `plan_scan` and `plan_past`, and `Refused` with code TOO_OLD or FUTURE_REVISION."""
-        if request.as_of is not None and not request.rewrite:
+        if request.as_of is not None and request.as_of_us is not None:
+            raise BadMessage("a scan as of a revision and of a time", hint="leave out one of them")
+        if not request.rewrite and (request.as_of is not None or request.as_of_us is not None):
             async with self._of_the_past:
-                return await self._plan_past(request, request.as_of)
-        plan = partial(plan_scan, request, self._catalog())
+                return await self._plan_past(request)
+        plan = partial(plan_scan, request, self._writer.catalog)
         return await self._threads.run(plan) if takes_long(request) else plan()
 
-    async def _plan_past(self, request: PlanScan, revision: Revision) -> ScanPlan:
-        catalog = self._catalog()
-        table = catalog.table(parse_name(request.name)).id
-        if revision > catalog.revision:
-            raise Refused(
-                f"revision {revision} does not exist yet: the newest is {catalog.revision}",
-                code=ErrorCode.FUTURE_REVISION,
-                hint="leave the revision out to read the present",
-            )
+    async def _plan_past(self, request: PlanScan) -> ScanPlan:
+        table = self._writer.catalog.table(parse_name(request.name)).id
+        if request.as_of_us is None:
+            assert request.as_of is not None, "`plan` has looked"
+            revision, asked = self._known(request.as_of), f"revision {request.as_of}"
+        else:
+            revision = await self._committed_by(request.as_of_us)
+            asked = f"the newest revision of {render_instant(request.as_of_us)}"
+        needs_time = request.as_of_us is not None
         try:
             past = await self._read(table, revision)
-            return await self._threads.run(partial(plan_past, request, past, self._catalog()))
+            if needs_time and await committed_at(self._storage, revision) is None:
+                raise too_old(f"{asked} is not known: it was committed before commit times were kept")
+            return await self._threads.run(partial(plan_past, request, past, self._writer.catalog))
         except Compacted:
-            text = f"revision {revision} is not kept any more"
+            text = f"{asked} is not kept any more"
         except Refused as error:
             if error.code != ErrorCode.TOO_OLD:
                 raise
             text = error.text
-        raise too_old(text, await self._oldest(table, revision, self._catalog()))
+        raise too_old(text, await self._oldest(table, revision, self._writer.catalog, needs_time=needs_time))
+
+    def _known(self, revision: Revision) -> Revision:
+        newest = self._writer.catalog.revision
+        if revision > newest:
+            raise _future(f"revision {revision} does not exist yet: the newest is {newest}", "revision")
+        return revision
+
+    async def _committed_by(self, time_us: int) -> Revision:
+        """The newest revision with a commit time up to this. Asked again, this leader answers the same: no transaction
+        gets such a time any more. It may be too old, or older than commit times."""
+        if time_us > self._writer.commit_time_us():
+            raise _future(f"{render_instant(time_us)} is in the future, by the clock of the leader", "time")
+        return await newest_until(self._storage, time_us, await self._writer.revision_until(time_us))
 
     async def _read(self, table: ObjectId, revision: Revision) -> PastTable:
         """Raises `Compacted`."""
@@ -73,19 +92,22 @@ class Plans:
         record = None if found is None else decode_record(TableRecord, found.value)
         return PastTable(revision=revision, table=record, segments=tuple(segments))
 
-    async def _oldest(self, table: ObjectId, revision: Revision, catalog: Catalog) -> Revision:
-        """A revision that can be read, while the one before it can't. It is found by halves: as a rule, what can't be
-        read is all that lies before some revision."""
-        low, high = revision, catalog.revision
-        while high - low > 1:
-            middle = Revision((low + high) // 2)
-            try:
-                past = await self._read(table, middle)
-            except Compacted as error:
-                low = max(middle, Revision(error.minimum - 1))
-                continue
-            if not was_there(past) or missing(past, catalog):
-                low = middle
-            else:
-                high = middle
-        return high
+    async def _oldest(self, table: ObjectId, before: Revision, catalog: Catalog, *, needs_time: bool) -> OldestRevision:
+        """The first revision after one that can't be read, or the newest one: as a rule, what can't be read is all that
+        lies before some revision."""
+
+        async def is_readable(revision: Revision) -> bool:
+            if needs_time and await committed_at(self._storage, revision) is None:
+                return False
+            past = await self._read(table, revision)
+            return was_there(past) and not missing(past, catalog)
+
+        oldest = await first_revision(before, catalog.revision, is_readable)
+        try:
+            return OldestRevision(oldest, await committed_at(self._storage, oldest))
+        except Compacted:
+            return OldestRevision(oldest, None)
+
+
+def _future(text: str, what: str) -> Refused:
+    return Refused(text, code=ErrorCode.FUTURE_REVISION, hint=f"leave the {what} out to read the present")

@@ -5,6 +5,8 @@ for every reader (INV-SCAN-1). So such a scan is authorised and guarded like any
 still have. What a rewrite has replaced is there for REPLACED_KEPT_NS; then the revisions before it can't be read.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, check_through, live_fields
@@ -12,6 +14,7 @@ from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, table_facts
 from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.data.scan_plan import PLAN_LIMITS, PlanLimits, chosen_fields, fitting
+from leasehold.core.words.literals import render_instant
 from leasehold.core.words.messages import PlanScan, ScanPlan
 from leasehold.core.words.records import SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
@@ -88,6 +91,16 @@ def _as_it_lies(segment: SegmentRecord, catalog: Catalog) -> SegmentRecord:
     return msgspec.structs.replace(found, statistics=())
 
 
-def too_old(text: str, oldest: Revision | None = None) -> Refused:
-    hint = "read a later revision" if oldest is None else f"the oldest that can be read is {oldest}"
+class OldestRevision(NamedTuple):
+    """The oldest revision that can be read, and its commit time if it has one."""
+
+    revision: Revision
+    time_us: int | None
+
+
+def too_old(text: str, oldest: OldestRevision | None = None) -> Refused:
+    hint = "read a later revision"
+    if oldest is not None:
+        at = "" if oldest.time_us is None else f", committed at {render_instant(oldest.time_us)}"
+        hint = f"the oldest that can be read is revision {oldest.revision}{at}"
     return Refused(text, code=ErrorCode.TOO_OLD, hint=hint)

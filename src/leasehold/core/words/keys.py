@@ -2,12 +2,14 @@
 
 Everything nodes follow lies in one **watched range**, `[WATCH_START, WATCH_END)`. The leader record of a meta storage
 that one coordinator locks lies outside it, so that its elections make no revision that a node would have to apply.
+Commit times lie outside it too.
 Numbers are zero-padded: the order of keys is the order of numbers.
 """
 
 from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId, StatementId, TransactionId
 
 LEADER = b"leader"
+COMMIT_TIME = b"commit_time"
 WATCH_START = b"c/"
 WATCH_END = b"c0"
 CLUSTER = b"c/cluster"

@@ -7,6 +7,7 @@ from leasehold.coordinator.data.plans import Plans
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
+from leasehold.core.words.commit_times import encode_commit_time
 from leasehold.core.words.messages import PlanScan
 from leasehold.core.words.operations import Change, Txn
 from leasehold.core.words.records import ReplacedRecord, SegmentRecord, UseState
@@ -36,6 +37,20 @@ def segment(table, number, **more):
     )
 
 
+class Present:
+    """Stands for the writer of a leader that writes nothing meanwhile."""
+
+    def __init__(self, catalog, now_us=None):
+        self.catalog = catalog
+        self.now_us = now_us
+
+    def commit_time_us(self):
+        return self.now_us
+
+    async def revision_until(self, time_us):
+        return self.catalog.revision
+
+
 class History:
     """A table `db.t (a INT, b INT)` and what happens to it, a revision each."""
 
@@ -53,13 +68,15 @@ class History:
             *(put(keys.bucket(*key), one) for key, one in catalog.buckets.items()),
         )
         self.count = 0
+        self.now_us = None
+        """Without it no commit time is kept."""
 
     async def commit(self, *changes):
         self.count += 1
-        lineage = Change(keys.LINEAGE, b"%032d" % self.count)
-        return (
-            await self.storage.txn(Txn(then=(*(one for one in changes if one.key != keys.LINEAGE), lineage)))
-        ).revision
+        own = [Change(keys.LINEAGE, b"%032d" % self.count)]
+        if self.now_us is not None:
+            own.append(Change(keys.COMMIT_TIME, encode_commit_time(self.now_us)))
+        return (await self.storage.txn(Txn(then=(*(one for one in changes if one.key != keys.LINEAGE), *own)))).revision
 
     async def add(self, number):
         one = segment(self.table.id, number)
@@ -79,21 +96,24 @@ class History:
         return await self.commit(Change(keys.replaced(old.table, old.bucket, old.id), None))
 
     async def plan(self, as_of, **more):
-        catalog = await read_catalog(self.storage)
-        plans = Plans(self.storage, NoThreads(), lambda: catalog)
+        present = Present(await read_catalog(self.storage), self.now_us)
+        plans = Plans(self.storage, NoThreads(), present)
         return await plans.plan(
             PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, "as_of": as_of, **more})
         )
+
+    async def refused(self, code, as_of=None, **more):
+        with pytest.raises(Refused) as caught:
+            await self.plan(as_of, **more)
+        assert caught.value.code == code
+        return caught.value
 
     async def numbers(self, as_of, **more):
         return [int(one.id[:32], 16) for one in (await self.plan(as_of, **more)).segments]
 
     async def too_old(self, as_of):
         """The revision that the error names."""
-        with pytest.raises(Refused) as caught:
-            await self.plan(as_of)
-        assert caught.value.code == "TOO_OLD"
-        return int(caught.value.hint.rsplit(" ", 1)[-1])
+        return int((await self.refused("TOO_OLD", as_of)).hint.rsplit(" ", 1)[-1])
 
 
 @pytest.fixture
@@ -192,7 +212,78 @@ async def test_plans_that_hold_conditions_against_segments_leave_the_loop(histor
             ran.append(compute)
             return await super().run(compute)
 
-    plans = Plans(history.storage, Noting(), lambda: catalog)
+    plans = Plans(history.storage, Noting(), Present(catalog))
     for more in ({"where": read_where("a = 1")}, {"as_of": first}, {}):
         await plans.plan(PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, **more}))
     assert len(ran) == 2
+
+
+T0_US = 1_800_000_000_000_000
+SECOND_US = 1_000_000
+
+
+async def test_a_time_stands_for_the_newest_revision_that_was_committed_by_then(history):
+    revisions = {}
+    for number in range(1, 9):
+        history.now_us = T0_US + number // 2 * SECOND_US  # two revisions have one time
+        revisions[number] = await history.add(number)
+    history.now_us += 10 * SECOND_US
+    for number in range(2, 9):
+        at_us = T0_US + number // 2 * SECOND_US
+        last = min(number | 1, 8)
+        for time_us, expected in ((at_us, last), (at_us + 1, last), (at_us - 1, (number & ~1) - 1)):
+            plan = await history.plan(None, as_of_us=time_us)
+            assert plan.as_of == revisions[expected], (number, time_us)
+            assert [int(one.id[:32], 16) for one in plan.segments] == list(range(1, expected + 1))
+
+
+async def test_a_time_in_the_future_is_refused_and_the_present_is_not(history):
+    history.now_us = T0_US
+    newest = await history.add(1)
+    history.now_us += 5
+    assert (await history.plan(None, as_of_us=T0_US + 5)).as_of == newest
+    error = await history.refused("FUTURE_REVISION", as_of_us=T0_US + 6)
+    assert (error.text, error.hint) == (
+        "2027-01-15 08:00:00.000006Z is in the future, by the clock of the leader",
+        "leave the time out to read the present",
+    )
+
+
+async def test_a_time_before_what_is_kept_is_refused_with_the_oldest(history):
+    history.now_us = T0_US
+    first, *_ = [await history.add(number) for number in (1, 2, 3)]
+    history.now_us = T0_US + SECOND_US
+    fourth = await history.add(4)
+    await history.storage.compact(fourth)
+    error = await history.refused("TOO_OLD", as_of_us=T0_US)
+    assert error.text == "the newest revision of 2027-01-15 08:00:00Z is not kept any more"
+    assert error.hint == f"the oldest that can be read is revision {fourth}, committed at 2027-01-15 08:00:01Z"
+    assert (await history.plan(None, as_of_us=T0_US + SECOND_US)).as_of == fourth
+    assert (await history.refused("TOO_OLD", first)).hint == error.hint, "the same for a revision"
+
+
+async def test_what_a_rewrite_has_replaced_is_too_old_by_its_time_too(history):
+    history.now_us = T0_US
+    await history.add(1)
+    history.now_us += SECOND_US
+    after = await history.replace(1, by=2)
+    await history.release(1)
+    error = await history.refused("TOO_OLD", as_of_us=T0_US)
+    assert error.hint == f"the oldest that can be read is revision {after}, committed at 2027-01-15 08:00:01Z"
+
+
+async def test_revisions_from_before_commit_times_were_kept_are_known_by_their_numbers_alone(history):
+    before = await history.add(1)
+    history.now_us = T0_US
+    error = await history.refused("TOO_OLD", as_of_us=T0_US)
+    assert error.text.endswith("is not known: it was committed before commit times were kept")
+    first = await history.add(2)
+    error = await history.refused("TOO_OLD", as_of_us=T0_US - 1)
+    assert error.hint == f"the oldest that can be read is revision {first}, committed at 2027-01-15 08:00:00Z"
+    assert (await history.plan(None, as_of_us=T0_US)).as_of == first
+    assert await history.numbers(before) == [1]
+    assert (await history.refused("TOO_OLD", as_of_us=-1)).code == "TOO_OLD"
+
+
+async def test_a_revision_and_a_time_are_refused_together(history):
+    await history.refused("BAD_MESSAGE", 1, as_of_us=1)

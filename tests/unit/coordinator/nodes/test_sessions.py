@@ -113,7 +113,7 @@ async def serve(acknowledge, *messages):
         stream.incoming.put_nowait(message)
     leasing = Leasing(grantor, clock)
     leadership = await storage.campaign("c1")
-    writer = Writer(storage, leadership, catalog, lambda _batch, _after: None, clock.now_ns)
+    writer = Writer(storage, leadership, catalog, lambda *_: None, clock.now_ns, clock.wall_us)
     served = Sessions(
         storage,
         1,

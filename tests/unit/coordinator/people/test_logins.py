@@ -109,7 +109,7 @@ def over_a_store(scenario: Callable[[Ground], Awaitable[None]]) -> Callable[[], 
         storage = MemoryMetaStorage(MemoryStore())
         leadership = await storage.campaign("c1")
         await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
-        writer = Writer(storage, leadership, await read_catalog(storage), lambda *_: None, loop.now_ns)
+        writer = Writer(storage, leadership, await read_catalog(storage), lambda *_: None, loop.now_ns, lambda: 0)
         async with asyncio.TaskGroup() as group:
             run = group.create_task(writer.run())
             ground = Ground(writer, loop, random)

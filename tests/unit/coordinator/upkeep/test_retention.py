@@ -56,7 +56,8 @@ async def test_old_revisions_go_and_held_ones_stay(tmp_path):
         clock = Hands()
 
         async def retaining():
-            writer = Writer(storage, leadership, await read_catalog(storage), lambda _batch, _after: None, clock.now_ns)
+            catalog = await read_catalog(storage)
+            writer = Writer(storage, leadership, catalog, lambda *_: None, clock.now_ns, lambda: 0)
             return Retaining(storage, leadership, writer, clock)
 
         async def write(times):

@@ -240,6 +240,8 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Only rows that fulfil all of these."""
     as_of: Revision | None = None
     """The revision whose rows are read, by default the present one."""
+    as_of_us: int | None = None
+    """Instead of a revision a time, in microseconds since 1970 UTC: the newest revision that was committed by then."""
 
 
 class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
