@@ -10,6 +10,7 @@ import signal
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -116,6 +117,21 @@ def test_one_address_is_enough_to_find_the_others(cluster: RunningCluster) -> No
         assert set(client.addresses) == set(coordinators.values())
         cluster.kill(name)
         client.sql("CREATE TABLE d.found (a INT)", timeout=60)
+    cluster.restart(name)
+
+
+def test_a_time_names_the_same_rows_under_the_next_leader(cluster: RunningCluster) -> None:
+    with cluster.connect() as client:
+        client.sql("CREATE TABLE d.past (a INT)", timeout=60)
+        table, row = client.table("d.past"), pa.table({"a": pa.array([1], pa.int32())})
+        table.append(row, timeout=60)
+        noted = datetime.now(UTC)
+        table.append(row, timeout=60)
+        name = present_leader(cluster)
+        cluster.kill(name)
+        table.append(row, timeout=60)
+        assert table.scan(as_of=noted).read_all().num_rows == 1
+        assert table.scan(as_of=datetime.now(UTC)).read_all().num_rows == 3
     cluster.restart(name)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators, aborted_on_error
 from leasehold.client.lost import Forgotten, forget_lost
+from leasehold.client.past import AsOf
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
@@ -221,7 +222,7 @@ class Table:
         columns: Iterable[str] | None = None,
         *,
         where: str | None = None,
-        as_of: int | None = None,
+        as_of: AsOf | None = None,
         timeout: float | None = None,
     ) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
@@ -229,10 +230,11 @@ class Table:
         `where` chooses rows by conditions on columns as they are written in SQL, such as
         `day >= DATE '2013-06-15' AND origin IN ('JFK', 'LGA')`: files and parts of files that have no such row are not
         read, and only these rows travel. `as_of` is an earlier revision: its columns and rows are read, without what
-        was deleted or has expired since. `timeout` is as in `connect`, for this scan.
+        was deleted or has expired since. A `datetime` with a time zone stands for the newest revision that was
+        committed by then. `timeout` is as in `connect`, for this scan.
 
         Raises `Refused` with code TOO_OLD for a revision that can't be read any more, FUTURE_REVISION for one that does
-        not exist yet.
+        not exist yet, and for a time in the future.
         """
         cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
         filters = conditions(where)

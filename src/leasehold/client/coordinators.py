@@ -14,6 +14,7 @@ from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials, find_credentials
 from leasehold.client.locate import TARGET_DEFAULT, locate
 from leasehold.client.login import LoginConnection
+from leasehold.client.past import AsOf, revision_and_time_us
 from leasehold.client.threads import THREADS, Refresh
 from leasehold.client.tokens import create_token_text, new_user_token
 from leasehold.client.trust import WITHOUT_TLS, trusted_by
@@ -57,7 +58,7 @@ from leasehold.core.words.messages import (
     WaitingFor,
 )
 from leasehold.errors import LeaseholdError, OutcomeUnknown
-from leasehold.ids import ClusterId, LoginToken, ObjectId, Revision, StatementId, TransactionId, UserToken
+from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId, UserToken
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
@@ -240,13 +241,13 @@ class Coordinators:
         through: tuple[ObjectId, ...] = (),
         rewrite: bool = False,
         where: tuple[Filter, ...] = (),
-        as_of: int | None = None,
+        as_of: AsOf | None = None,
     ) -> ScanPlan:
         """Pins a table at its present revision, or `as_of` an earlier one, and its segments; `through` are the views
-        that it is read for.
-
-        For a `rewrite` the plan has the segments that are worth it, and with conditions those that may have such rows.
+        that it is read for. For a `rewrite` the plan has the segments that are worth it, and with conditions those that
+        may have such rows.
         """
+        revision, time_us = revision_and_time_us(as_of)
         request = PlanScan(
             cluster_id=None,
             name=name,
@@ -254,7 +255,8 @@ class Coordinators:
             through=through,
             rewrite=rewrite,
             where=where,
-            as_of=None if as_of is None else Revision(as_of),
+            as_of=revision,
+            as_of_us=time_us,
         )
         return self._look_up(request, ScanPlan)
 

@@ -1,12 +1,14 @@
 """The options of `format("leasehold")`: their names, and what those of a read ask for."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from leasehold.client.cluster import conditions
+from leasehold.client.past import AsOf, read_time
 from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
-from leasehold.ids import ObjectId, Revision
+from leasehold.ids import ObjectId
 from leasehold.spark.reader import Asked
 
 TABLE_OPTION: Final = "table"
@@ -20,10 +22,18 @@ PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which
 CREDENTIALS_OPTION: Final = "credentials"
 COLUMNS_OPTION: Final = "columns"
 WHERE_OPTION: Final = "where"
-AS_OF_OPTION: Final = "asOfRevision"
+AS_OF_REVISION_OPTION: Final = "asOfRevision"
+AS_OF_TIMESTAMP_OPTION: Final = "asOfTimestamp"
 
 _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PASSWORD_OPTION, CREDENTIALS_OPTION)
-READING: Final = (*_EVERYWHERE, THROUGH_OPTION, COLUMNS_OPTION, WHERE_OPTION, AS_OF_OPTION)
+READING: Final = (
+    *_EVERYWHERE,
+    THROUGH_OPTION,
+    COLUMNS_OPTION,
+    WHERE_OPTION,
+    AS_OF_REVISION_OPTION,
+    AS_OF_TIMESTAMP_OPTION,
+)
 WRITING: Final = (*_EVERYWHERE, THROUGH_OPTION)
 """A temporary view has one list of options, for both."""
 
@@ -42,16 +52,41 @@ def table_of(options: Mapping[str, str]) -> str:
 def asked(options: Mapping[str, str]) -> Asked:
     """Raises `BadSettings` for an option that there is not or that has no meaning, and as `conditions`."""
     check_names(options, READING)
-    columns, as_of = options.get(COLUMNS_OPTION), options.get(AS_OF_OPTION)
-    if as_of is not None and not (as_of.isascii() and as_of.isdigit()):
-        raise BadSettings(f"{AS_OF_OPTION} is {as_of!r}, which is no revision", hint="a revision is a whole number")
+    columns = options.get(COLUMNS_OPTION)
     return Asked(
         table=table_of(options),
         columns=None if columns is None else tuple(one.strip() for one in columns.split(",")),
         where=conditions(options.get(WHERE_OPTION)),
-        as_of=None if as_of is None else Revision(int(as_of)),
+        as_of=_as_of(options.get(AS_OF_REVISION_OPTION), options.get(AS_OF_TIMESTAMP_OPTION)),
         through=tuple(ObjectId(int(one)) for one in options.get(THROUGH_OPTION, "").split(",") if one),
     )
+
+
+def as_of_options(as_of: AsOf | None) -> dict[str, str]:
+    """The options from which `asked` reads `as_of`."""
+    match as_of:
+        case None:
+            return {}
+        case datetime():
+            return {AS_OF_TIMESTAMP_OPTION: as_of.isoformat()}
+        case _:
+            return {AS_OF_REVISION_OPTION: str(as_of)}
+
+
+def _as_of(revision: str | None, time: str | None) -> AsOf | None:
+    if revision is not None and time is not None:
+        raise BadSettings(
+            f"{AS_OF_REVISION_OPTION} and {AS_OF_TIMESTAMP_OPTION} are given", hint="leave out one of them"
+        )
+    if time is not None:
+        return read_time(time, AS_OF_TIMESTAMP_OPTION)
+    if revision is None:
+        return None
+    if not (revision.isascii() and revision.isdigit()):
+        raise BadSettings(
+            f"{AS_OF_REVISION_OPTION} is {revision!r}, which is no revision", hint="a revision is a whole number"
+        )
+    return int(revision)
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:

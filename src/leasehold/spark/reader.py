@@ -21,13 +21,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.coordinators import Coordinators
+from leasehold.client.past import AsOf
 from leasehold.client.scan import read_segment
 from leasehold.client.threads import of_process, places_of
 from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.records import Field, SegmentRecord
-from leasehold.ids import ObjectId, Revision
+from leasehold.ids import ObjectId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.entry import ClusterEntry
 from leasehold.spark.errors import readable
@@ -46,7 +47,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] | None = None
     """In this order; None for all."""
     where: tuple[Filter, ...] = ()
-    as_of: Revision | None = None
+    as_of: AsOf | None = None
     through: tuple[ObjectId, ...] = ()
 
 

@@ -17,24 +17,24 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.past import AsOf
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, BadSettings, Refused
-from leasehold.ids import Revision
 from leasehold.limits.processes import JAVA_ANSWER_NS
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.limits.units import SECOND_NS
 from leasehold.spark.application import application_of
 from leasehold.spark.options import (
-    AS_OF_OPTION,
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
     TABLE_OPTION,
     THROUGH_OPTION,
     USER_OPTION,
     WHERE_OPTION,
+    as_of_options,
 )
 from leasehold.spark.reader import Asked, fields_of
 from leasehold.spark.source import FORMAT, anchored, bound_to, default_cluster
@@ -136,7 +136,7 @@ def table(
     columns: Iterable[str] | None = None,
     *,
     where: str | None = None,
-    as_of: int | None = None,
+    as_of: AsOf | None = None,
     cluster: str | Path | None = None,
     user: str | None = None,
     password: str | None = None,
@@ -144,11 +144,11 @@ def table(
     """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
 
     `where` chooses rows as in `client.cluster.Table.scan`: what has no such row is not read, and other rows do not
-    travel. The frame keeps the revision at which it was first read, or the revision `as_of`; ask for the table again to
-    see rows that were added since. If the cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and
-    $LEASEHOLD_PASSWORD. Raises `NotFound` for a table or column that is not there, `BadStatement` for a `where` that
-    can't be read, `Refused` with code BAD_SCHEMA, BAD_VALUE, TOO_OLD or FUTURE_REVISION, `Unauthenticated`,
-    `Unreachable`.
+    travel. The frame keeps the revision at which it was first read, or the revision or time `as_of`; ask for the table
+    again to see rows that were added since. If the cluster has users, `user` and `password` log in; default
+    $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises `NotFound` for a table or column that is not there, `BadStatement`
+    for a `where` that can't be read, `BadSettings` for a time without a zone, `Refused` with code BAD_SCHEMA,
+    BAD_VALUE, TOO_OLD or FUTURE_REVISION, `Unauthenticated`, `Unreachable`.
     """
     names = None if columns is None or isinstance(columns, str) else tuple(columns)
     if columns is not None and not names:
@@ -156,17 +156,12 @@ def table(
             f"columns is {columns!r}, not a list of names", code=ErrorCode.BAD_SCHEMA, hint='write columns=["origin"]'
         )
     with _connected(spark, cluster, user, password) as connection:
-        asked = Asked(
-            table=name,
-            columns=names,
-            where=conditions(where),
-            as_of=None if as_of is None else Revision(as_of),
-        )
+        asked = Asked(table=name, columns=names, where=conditions(where), as_of=as_of)
         # What is wrong is refused here, rather than in a query.
         fields = fields_of(connection, asked)
         options = _credentials(spark, connection.target, user, password)
         options |= {WHERE_OPTION: where} if where is not None else {}
-        options |= {AS_OF_OPTION: str(as_of)} if as_of is not None else {}
+        options |= as_of_options(as_of)
         return _frame(spark, connection, name, fields, options)
 
 

@@ -44,8 +44,8 @@ HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or host:port of coordinators).
 
-    A read takes `columns` (names with commas between them), `where` (conditions, as `client.cluster.Table.scan`) and
-    `asOfRevision`.
+    A read takes `columns` (names with commas between them), `where` (conditions, as `client.cluster.Table.scan`), and
+    `asOfRevision` or `asOfTimestamp` (a time in ISO 8601 with its zone).
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
     $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get a login for this read or write

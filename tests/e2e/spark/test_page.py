@@ -34,3 +34,4 @@ def test_the_examples_of_the_page(
     assert names["frame"].count() == 5
     assert leasehold.spark.table(spark, "nyc.weather").count() == 10, "the page wrote its rows once more"
     assert leasehold.spark.table(spark, "nyc.weather", as_of=names["revision"]).count() == 5
+    assert leasehold.spark.table(spark, "nyc.weather", as_of=names["noted"]).count() == 5

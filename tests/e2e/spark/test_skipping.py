@@ -1,6 +1,7 @@
 """Conditions, columns and revisions of a read, as options and as arguments."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -8,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from leasehold.client.cluster import Cluster
-from leasehold.errors import BadStatement, LeaseholdError, NotFound, Refused
+from leasehold.errors import BadSettings, BadStatement, LeaseholdError, NotFound, Refused
 from leasehold.spark import table
 from tests.e2e.cluster import RunningCluster
 
@@ -90,6 +91,11 @@ def test_options_of_a_read(spark: SparkSession, kinds: list[Row]) -> None:
         ({"something": "else"}, "the options are table, cluster"),
         ({"asOfRevision": "yesterday"}, "no revision"),
         ({"asOfRevision": "999999999"}, "FUTURE_REVISION"),
+        ({"asOfTimestamp": "yesterday"}, "2026-06-15T12:30:00Z"),
+        ({"asOfTimestamp": "2026-06-15T12:30:00"}, "no time zone"),
+        ({"asOfTimestamp": "9999-01-01T00:00:00Z"}, "FUTURE_REVISION"),
+        ({"asOfTimestamp": "1999-01-01T00:00:00Z"}, "TOO_OLD"),
+        ({"asOfTimestamp": "2026-06-15T12:30:00Z", "asOfRevision": "7"}, "leave out one"),
         ({"columns": "id,tagg"}, "no column tagg"),
         ({"columns": ""}, "no column"),
         ({"where": "id + 1 = 2"}, "LIKE 'start%'"),
@@ -120,6 +126,9 @@ def test_bad_arguments(spark: SparkSession, kinds: list[Row]) -> None:
         ({"where": "id ="}, BadStatement),
         ({"where": "id = TRUE"}, Refused),
         ({"as_of": 10**9}, Refused),
+        ({"as_of": datetime.max.replace(tzinfo=UTC)}, Refused),
+        ({"as_of": datetime.now(UTC).replace(tzinfo=None)}, BadSettings),
+        ({"as_of": "yesterday"}, BadSettings),
     ]
     for arguments, kind in wrong:
         with pytest.raises(kind):
@@ -130,12 +139,17 @@ def test_a_read_of_the_past(spark: SparkSession, running: RunningCluster, cluste
     cluster.sql("CREATE TABLE e2e.past (id BIGINT, v STRING)")
     rows = cluster.table("e2e.past")
     first = rows.append(pa.table({"id": [1, 2], "v": ["a", "b"]})).revision
+    noted = datetime.now(UTC)
     cluster.sql("ALTER TABLE e2e.past RENAME COLUMN v TO w")
     cluster.sql("ALTER TABLE e2e.past ADD COLUMN x INT DEFAULT 7")
     second = cluster.table("e2e.past").append(pa.table({"id": [3], "w": ["c"]})).revision
     assert table(spark, "e2e.past", as_of=first).columns == ["id", "v"]
     assert ids(table(spark, "e2e.past", as_of=first)) == [1, 2]
     assert ids(spark.read.format("leasehold").option("asOfRevision", str(first)).load("e2e.past")) == [1, 2]
+    assert table(spark, "e2e.past", as_of=noted).columns == ["id", "v"]
+    assert ids(table(spark, "e2e.past", as_of=noted)) == [1, 2]
+    assert ids(spark.read.format("leasehold").option("asOfTimestamp", noted.isoformat()).load("e2e.past")) == [1, 2]
+    assert ids(table(spark, "e2e.past", as_of=datetime.now(UTC))) == [1, 2, 3]
     assert ids(table(spark, "e2e.past", as_of=second, where="id = 1")) == [1]
     assert cluster.table("e2e.past").scan(as_of=first, where="v = 'b'").read_all().to_pylist() == [{"id": 2, "v": "b"}]
     cluster.sql("DELETE FROM e2e.past WHERE id = 2")
