@@ -24,6 +24,7 @@ from bench import (
     scale,
     simulation,
     spark,
+    spark_reads,
     statements,
     tls,
     vault,
@@ -42,6 +43,7 @@ PARTS: dict[str, Run] = {
     "gossip": gossip.run,
     "simulation": simulation.run,
     "spark": spark.run,
+    "reads": spark_reads.run,
     "vault": vault.run,
     "flight": flight.run,
     "tls": tls.run,
@@ -62,6 +64,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: all of {', '.join(PARTS)}")
     parser.add_argument("--results", type=Path, default=Path("artifacts/bench"), help="where figures are kept")
     parser.add_argument("--minutes", type=float, default=fences.MINUTES, help="of Spark load, for fences")
+    parser.add_argument("--rows", type=int, default=spark_reads.ROWS, help="that Spark reads, for reads")
     parser.add_argument("--smallest", action="store_true", help="run at the smallest size: figures mean nothing")
     parser.add_argument("--write-docs", action="store_true", help=f"write these figures to {results.DOCUMENT.name}")
     arguments = parser.parse_args(words)
@@ -70,7 +73,11 @@ def main(words: Sequence[str] | None = None) -> None:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     if arguments.smallest and arguments.write_docs:
         parser.error("--smallest measures nothing that belongs into a document")
-    parts = {**PARTS, "fences": partial(fences.run, minutes=arguments.minutes)}
+    parts = {
+        **PARTS,
+        "fences": partial(fences.run, minutes=arguments.minutes),
+        "reads": partial(spark_reads.run, rows=arguments.rows),
+    }
     commit = results.commit()  # of what is measured, whatever changes while it runs
     for name in arguments.parts or PARTS:
         tables = list(parts[name](arguments.smallest))

@@ -17,7 +17,7 @@ from leasehold.local.processes import LocalCluster
 
 ROWS, ROUNDS = 2_000_000, 5
 SMALLEST = SMALLEST_NODES, 1_000, 1
-WALL, KINDS = "wall", ("JVM", "Python workers", "nodes")
+WALL, KINDS = "wall", ("JVM", "Python workers", "nodes", "driver and coordinator")
 
 
 @contextmanager
@@ -48,9 +48,13 @@ def consume(frame: Any) -> None:
 def used_ms(local: LocalCluster) -> dict[tuple[str, psutil.Process], float]:
     """The CPU time of each process so far, by its kind."""
     java = next(one for one in psutil.Process().children(recursive=True) if one.name() == "java")
-    nodes = [worker for node in local.nodes() if (worker := node.worker()) is not None]
+    nodes, coordinators = (
+        [worker for one in processes if (worker := one.worker()) is not None]
+        for processes in (local.nodes(), local.coordinators())
+    )
     found: dict[tuple[str, psutil.Process], float] = {}
-    for kind, processes in zip(KINDS, ([java], java.children(recursive=True), nodes), strict=True):
+    of_kinds = [java], java.children(recursive=True), nodes, [psutil.Process(), *coordinators]
+    for kind, processes in zip(KINDS, of_kinds, strict=True):
         for one in processes:
             with suppress(psutil.NoSuchProcess):
                 times = one.cpu_times()

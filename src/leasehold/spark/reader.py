@@ -28,6 +28,7 @@ from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.records import Field, SegmentRecord
+from leasehold.errors import NotFound
 from leasehold.ids import ObjectId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.entry import ClusterEntry
@@ -104,9 +105,12 @@ def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:
 
 def planned(cluster: Coordinators, asked: Asked) -> ScanPlan:
     """The plan of a read."""
-    if asked.columns is not None and asked.as_of is None:
-        select_fields(asked.columns, cluster.facts(asked.table).fields, table=asked.table)
-    return cluster.plan(asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of)
+    try:
+        return cluster.plan(asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of)
+    except NotFound:
+        if asked.columns is not None and asked.as_of is None:  # says all that is wrong with them
+            select_fields(asked.columns, cluster.facts(asked.table).fields, table=asked.table)
+        raise
 
 
 def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ...]]:

@@ -8,10 +8,10 @@ import pytest
 from bench.results import kept
 
 ROOT = Path(__file__).parents[3]
-PARTS = ("spark", "fences")
+PARTS = ("spark", "reads", "fences")
 
 
-@pytest.mark.long  # two more sessions of Spark; its other parts run in `make test`
+@pytest.mark.long  # three more sessions of Spark; its other parts run in `make test`
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 @pytest.mark.processes

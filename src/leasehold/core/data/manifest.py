@@ -1,6 +1,6 @@
 """The port by which steps read the segments that a vault holds, to decide on them (`core/catalog/stored_shelf.py`)."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from leasehold.core.catalog.shelf import BucketKey
 from leasehold.core.catalog.stored_shelf import StoredBucket
@@ -15,6 +15,10 @@ class StoredSegment(NamedTuple):
     """By the vault when it was read."""
     segment: SegmentRecord | None
     replaced: ReplacedRecord | None
+
+
+NOTHING_STORED: Final = StoredSegment(Revision(0), None, None)
+"""Where there is no vault."""
 
 
 class Manifest(Protocol):

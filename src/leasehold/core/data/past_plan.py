@@ -13,6 +13,7 @@ from leasehold.core.catalog.catalog import Catalog, check_through, live_fields
 from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, table_facts
 from leasehold.core.data.filters import may_hold, planned_filters
+from leasehold.core.data.read_access import entry_at
 from leasehold.core.data.scan_plan import PLAN_LIMITS, PlanLimits, chosen_fields, fitting
 from leasehold.core.words.literals import render_instant
 from leasehold.core.words.messages import PlanScan, ScanPlan
@@ -72,21 +73,12 @@ def was_there(past: PastTable) -> bool:
 
 def missing(past: PastTable, catalog: Catalog) -> list[SegmentRecord]:
     """The segments of the past that no scan can read any more."""
-    return [one for one in past.segments if _found(one, catalog) is None]
-
-
-def _found(segment: SegmentRecord, catalog: Catalog) -> SegmentRecord | None:
-    bucket = (segment.table, segment.bucket)
-    found = catalog.segments.one(bucket, segment.id)
-    if found is None:
-        replaced = catalog.replaced.one(bucket, segment.id)
-        return None if replaced is None else replaced.segment
-    return found
+    return [one for one in past.segments if entry_at((one.table, one.bucket), one.id, catalog) is None]
 
 
 def _as_it_lies(segment: SegmentRecord, catalog: Catalog) -> SegmentRecord:
     """Where its file is today."""
-    found = _found(segment, catalog)
+    found = entry_at((segment.table, segment.bucket), segment.id, catalog)
     assert found is not None, "`missing` has looked"
     return msgspec.structs.replace(found, statistics=())
 

@@ -6,14 +6,15 @@ ends it within one batch.
 """
 
 from leasehold.core.access.request_rights import check_read
-from leasehold.core.catalog.catalog import Catalog, check_through
+from leasehold.core.catalog.catalog import BucketKey, Catalog, check_through
 from leasehold.core.data.filters import are_sound, columns_read
-from leasehold.core.data.manifest import StoredSegment
+from leasehold.core.data.manifest import NOTHING_STORED, StoredSegment
 from leasehold.core.data.requests import check_generation, table_in_use
 from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
+from leasehold.ids import SegmentId
 from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
 from leasehold.limits.upkeep import DELETES_MAX
 
@@ -52,14 +53,15 @@ def authorise(
     return table
 
 
-def entry_at(ticket: ReadTicket, view: Catalog, stored: StoredSegment) -> SegmentRecord | None:
+def entry_at(
+    bucket: BucketKey, segment: SegmentId, view: Catalog, stored: StoredSegment = NOTHING_STORED
+) -> SegmentRecord | None:
     """The segment, if scans may read it by this view: it is in the manifest, or was replaced not long ago. `stored` is
-    what the vault holds of it, which has applied no more than the view shows."""
+    what a vault holds of it, which has applied no more than the view shows."""
     assert stored.applied <= view.revision, "the vault holds nothing that the view does not show"
-    bucket = (ticket.table, ticket.bucket)
-    found = view.segments.over(bucket, ticket.segment, stored.segment)
+    found = view.segments.over(bucket, segment, stored.segment)
     if found is None:
-        replaced = view.replaced.over(bucket, ticket.segment, stored.replaced)
+        replaced = view.replaced.over(bucket, segment, stored.replaced)
         return None if replaced is None else replaced.segment
     return found
 

@@ -33,8 +33,8 @@ PLAN_LIMITS: Final = PlanLimits()
 
 def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
     """Pins the revision of the catalog: its columns and its segments, without statistics, which no reader uses; for a
-    rewrite only the first ones that are worth it. Raises `NotFound`, `Refused`: TOO_MANY_SEGMENTS, BAD_VALUE,
-    TOO_MANY_CONDITIONS.
+    rewrite only the first ones that are worth it. Raises `NotFound`, `Refused`: BAD_SCHEMA, TOO_MANY_SEGMENTS,
+    BAD_VALUE, TOO_MANY_CONDITIONS.
     """
     check_through(request.through, catalog)
     table = catalog.table(parse_name(request.name))
@@ -67,8 +67,15 @@ def takes_long(request: PlanScan) -> bool:
 
 
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:
-    """The columns in use with these names, by default all. Raises `NotFound`."""
-    return live_fields(table) if columns is None else tuple(field_named(table, name) for name in columns)
+    """The columns in use with these names, by default all. Raises `NotFound`, `Refused` with code BAD_SCHEMA."""
+    if columns is None:
+        return live_fields(table)
+    chosen = tuple(field_named(table, name) for name in columns)
+    if len({field.id for field in chosen}) != len(chosen):
+        raise Refused(
+            f"a column of {table.name} is asked for twice", code=ErrorCode.BAD_SCHEMA, hint="name each column once"
+        )
+    return chosen
 
 
 def fitting(plan: ScanPlan, table: TableRecord, catalog: Catalog, limits: PlanLimits) -> ScanPlan:

@@ -174,7 +174,7 @@ class _Looking:
         stored = self._manifest.segment(self._bucket, self._ticket.segment)
         self._applied = stored.applied
         if stored.applied <= view.revision:
-            self.entry, self._marks = entry_at(self._ticket, view, stored), self._marks_of(view)
+            self.entry, self._marks = entry_at(self._bucket, self._ticket.segment, view, stored), self._marks_of(view)
 
     def knows(self, view: Catalog) -> bool:
         """Whether the bucket has not changed between the view for which `entry` was read, and this one."""

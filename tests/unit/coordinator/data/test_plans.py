@@ -287,3 +287,8 @@ async def test_revisions_from_before_commit_times_were_kept_are_known_by_their_n
 
 async def test_a_revision_and_a_time_are_refused_together(history):
     await history.refused("BAD_MESSAGE", 1, as_of_us=1)
+
+
+@pytest.mark.parametrize("as_of", [None, 2])
+async def test_a_column_that_is_asked_for_twice_is_refused(history, as_of):
+    await history.refused("BAD_SCHEMA", as_of, columns=("a", "A"))

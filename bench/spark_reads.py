@@ -1,0 +1,203 @@
+"""What Spark reads of a table, against its own reader of the same rows as it writes them itself, in one session.
+
+The rows of a year in order of time: once in one append, once in 365 daily ones. A ratio is the time of Spark's own
+reader divided by ours, so 1.0 is as fast. Each round asks every question of both readers, one directly after the other.
+"""
+
+import datetime as dt
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import leasehold.spark
+from bench.ddl import NODES, SMALLEST_NODES, cluster_of
+from bench.figures import Figure, Table, median, ratios, spread
+from bench.spark import KINDS, WALL, cost_ms, leasehold_write, spark_session
+from leasehold.client.cluster import Cluster
+from leasehold.local.processes import LocalCluster
+
+ROWS = 10_000_000
+COLUMNS = "reading BIGINT, tag STRING, measure DOUBLE, level INT, station STRING, at TIMESTAMP"
+BUCKETS = 4
+YEAR_BEGIN = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
+YEAR_US = 365 * 86_400_000_000
+DAY = "at >= TIMESTAMP '2025-06-15 00:00:00Z' AND at < TIMESTAMP '2025-06-16 00:00:00Z'"
+WHOLE, DAILY, MANY = "whole", "daily", "many"
+"""The tables: of one append, of an append for each day, and of very many segments."""
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    nodes: int
+    rows: int
+    days: int
+    segments: int
+    """Of the table of which frames are only made."""
+    rounds: int
+
+
+FULL = Size(nodes=NODES, rows=ROWS, days=365, segments=10_000, rounds=5)
+SMALLEST = Size(nodes=SMALLEST_NODES, rows=3_650, days=4, segments=8, rounds=1)
+
+
+class Question(NamedTuple):
+    """What is asked of a table, with the least ratio that we want of its wall time."""
+
+    what: str
+    table: str
+    work: Callable[[DataFrame], object]
+    columns: list[str] | None = None
+    where: str | None = None
+    aim: float | None = None
+
+
+def consume(frame: DataFrame) -> object:
+    """Reads every column of every row."""
+    sums = [F.sum(one) for one in ("reading", "measure", "level")]
+    return frame.agg(*sums, F.count("tag"), F.count("station"), F.max("at")).collect()
+
+
+def plan(frame: DataFrame) -> object:
+    """Plans a read, down to its tasks, and reads no row."""
+    return frame.rdd.getNumPartitions()
+
+
+QUESTIONS = (
+    Question("full scan", WHOLE, consume, aim=1.0),
+    Question("one column", WHOLE, lambda frame: frame.agg(F.sum("measure")).collect(), ["measure"], aim=0.35),
+    Question("count(*)", WHOLE, lambda frame: frame.count(), ["reading"], aim=0.6),
+    Question(
+        "group by",
+        WHOLE,
+        lambda frame: frame.groupBy("tag").agg(F.sum("measure")).collect(),
+        ["tag", "measure"],
+        aim=0.4,
+    ),
+    Question("one day of a year, one append", WHOLE, consume, where=DAY, aim=1.0),
+    Question("one day of a year, daily appends", DAILY, consume, where=DAY, aim=1.0),
+    *(Question("a frame planned, nothing read", table, plan) for table in (WHOLE, DAILY, MANY)),
+)
+
+
+class Ground:
+    """The same rows in tables of the cluster and in directories of Spark."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, native: Path, size: Size) -> None:
+        self._spark = spark
+        self._cluster = cluster
+        self._native = native
+        self._size = size
+
+    def write(self) -> None:
+        """Writes everything; nothing is measured meanwhile."""
+        self._cluster.sql("CREATE DATABASE bench")
+        for table in (WHOLE, DAILY, MANY):
+            self._cluster.sql(f"CREATE TABLE bench.{table} ({COLUMNS}) CLUSTERED BY (reading) INTO {BUCKETS} BUCKETS")
+        rows, days = self._size.rows, self._size.days
+        whole = self._readings(0, rows)
+        leasehold_write(whole, f"bench.{WHOLE}")
+        whole.write.parquet(self._directory(WHOLE))
+        table = self._cluster.table(f"bench.{DAILY}")
+        for day in range(days):
+            frame = self._readings(rows * day // days, rows * (day + 1) // days).coalesce(1)
+            table.append(frame.toArrow())
+            frame.write.mode("append").parquet(self._directory(DAILY))
+        self._write_many()
+
+    def _write_many(self) -> None:
+        """Few rows, many segments; and as many files as Spark would have written, all with the same rows."""
+        few = self._readings(0, 100).coalesce(1)
+        table, rows = self._cluster.table(f"bench.{MANY}"), few.toArrow()
+        for _ in range(self._size.segments // BUCKETS):
+            table.append(rows)
+        few.write.parquet(self._directory(MANY))
+        folder = Path(self._directory(MANY))
+        (written,) = folder.glob("part-*")
+        for number in range(1, self._size.segments):
+            shutil.copyfile(written, folder / f"part-{number:05d}{written.name.removeprefix('part-00000')}")
+
+    def segments(self, table: str) -> int:
+        return len(self._cluster.plan(f"bench.{table}").segments)
+
+    def ours(self, asked: Question) -> DataFrame:
+        return leasehold.spark.table(self._spark, f"bench.{asked.table}", asked.columns, where=asked.where)
+
+    def theirs(self, asked: Question) -> DataFrame:
+        frame = self._spark.read.parquet(self._directory(asked.table))
+        frame = frame if asked.columns is None else frame.select(*asked.columns)
+        return frame if asked.where is None else frame.where(asked.where)
+
+    def _directory(self, table: str) -> str:
+        return str(self._native / table)
+
+    def _readings(self, begin: int, end: int) -> Any:
+        """Some of the rows of the year, in order of time."""
+        at_us = F.lit(int(YEAR_BEGIN.timestamp()) * 1_000_000) + (F.col("id") * (YEAR_US // self._size.rows))
+        return self._spark.range(begin, end).select(
+            F.col("id").alias("reading"),
+            F.concat(F.lit("sensor-"), (F.col("id") % 1000).cast("string")).alias("tag"),
+            F.sin(F.col("id")).alias("measure"),
+            (F.hash("id") % 100).alias("level"),
+            F.concat(F.lit("station-"), F.pmod(F.hash("id"), F.lit(50)).cast("string")).alias("station"),
+            F.timestamp_micros(at_us).alias("at"),
+        )
+
+
+@contextmanager
+def ground_of(size: Size) -> Generator[tuple[LocalCluster, Ground]]:
+    with cluster_of(size.nodes) as (local, cluster), spark_session(local.directory) as spark:
+        ground = Ground(spark, cluster, local.directory.parent / "native", size)
+        ground.write()
+        yield local, ground
+
+
+def run(smallest: bool, rows: int = ROWS) -> list[Table]:
+    size = SMALLEST if smallest else FULL._replace(rows=rows)
+    costs: list[tuple[list[dict[str, float]], list[dict[str, float]]]] = [([], []) for _ in QUESTIONS]
+    with ground_of(size) as (local, ground):
+        load = os.getloadavg()[0]
+        for number in range(size.rounds + 1):
+            for asked, (ours, theirs) in zip(QUESTIONS, costs, strict=True):
+                sample = (
+                    cost_ms(local, lambda asked=asked: asked.work(ground.ours(asked))),
+                    cost_ms(local, lambda asked=asked: asked.work(ground.theirs(asked))),
+                )
+                if number:  # the first round warms up
+                    ours.append(sample[0])
+                    theirs.append(sample[1])
+        shown = [
+            figure
+            for asked, cost in zip(QUESTIONS, costs, strict=True)
+            for figure in figures(asked, ground.segments(asked.table), *cost)
+        ]
+    title = (
+        f"Spark's reads of {size.rows:,} rows with 6 columns, against its own reader of the same rows, {size.rounds} "
+        f"rounds in turn. Ratio: its time / ours, so 1.0 is as fast; load at the start {load:.1f}"
+    )
+    return [Table(title=title, figures=shown)]
+
+
+def figures(
+    asked: Question, segments: int, ours: list[dict[str, float]], theirs: list[dict[str, float]]
+) -> Generator[Figure]:
+    """The wall time, and the CPU time of all processes."""
+    what = f"{asked.what}, {segments:,} segments"
+    for kind, kinds in (("", (WALL,)), ("; CPU time", KINDS)):
+        mine, other = ([sum(one[each] for each in kinds) for one in costs] for costs in (ours, theirs))
+        ratio = median(ratios([max(one, 1.0) for one in other], [max(one, 1.0) for one in mine]))
+        aim = asked.aim if kinds == (WALL,) else None
+        yield Figure(
+            what=what + kind,
+            value=spread(mine, "ms", 0),
+            peer=spread(other, "ms", 0),
+            ratio=f"{ratio:.2f}",
+            aim="report" if aim is None else f"at least {aim}",
+            holds=None if aim is None else ratio >= aim,
+        )
