@@ -1,1 +1,2 @@
-"""Write `transactions`, `plans` of scans, and `queries` whose parts several processes read, at the leader."""
+"""Write `transactions`, `plans` of scans, searches of the `history`, and `queries` whose parts several processes read,
+at the leader."""

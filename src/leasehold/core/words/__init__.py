@@ -7,6 +7,7 @@
 | what people ask for in SQL | `statements/` |
 | what the meta storage is asked for | `operations` |
 | how a record or message becomes bytes | `codec` |
+| when a revision was committed | `commit_times` |
 | types, literals, durations, bounds of columns | `types`, `literals`, `durations`, `bounds` |
 | hashes that two sides compare | `lineage`, `digest` |
 """
