@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leasehold.core.words.records import Field
+from leasehold.core.words.records import Field, SegmentFormat
 from leasehold.core.words.types import Decimal, parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
@@ -90,6 +90,15 @@ def _schema(fields: tuple[Field, ...]) -> pa.Schema:
             for one in fields
         ]
     )
+
+
+def physical_name(field: Field, in_format: SegmentFormat) -> str:
+    """The name of a column in the files of a format."""
+    match in_format:
+        case SegmentFormat.COLUMN_NAMES:
+            return field.name
+        case SegmentFormat.FIELD_IDS:
+            return f"#{field.id}"
 
 
 def field_number(field: pa.Field) -> FieldId | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leasehold.core.data.appends import EncodedSegment
-from leasehold.core.words.records import Field
+from leasehold.core.words.records import Field, SegmentFormat
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.limits.segments import (
     DICTIONARY_SAMPLE_ROWS,
@@ -23,7 +23,7 @@ from leasehold.limits.segments import (
     WRITE_ROWS_MAX,
 )
 from leasehold.storage.chunk_sink import ChunkSink
-from leasehold.storage.schema import arrow_schema, count_true
+from leasehold.storage.schema import arrow_schema, count_true, physical_name
 from leasehold.storage.statistics import column_statistics
 
 
@@ -40,12 +40,15 @@ class SegmentEncoder:
         fields: Sequence[Field],
         write: Callable[[bytes], object],
         *,
+        in_format: SegmentFormat = SegmentFormat.FIELD_IDS,
         row_group_rows: int = ROW_GROUP_ROWS,
         bytes_max: int = SEGMENT_BYTES_MAX,
     ) -> None:
         assert 1 <= row_group_rows <= ROW_GROUP_ROWS
         self._fields = tuple(fields)
         self._schema = arrow_schema(fields)
+        self._format = in_format
+        self._names = [physical_name(one, in_format) for one in fields]
         self._row_group_rows = row_group_rows
         self._sink = ChunkSink(write, bytes_max)
         # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
@@ -83,6 +86,7 @@ class SegmentEncoder:
                 column_statistics(field, kind, place, self._written[0], comparable=place not in self._with_nan)
                 for place, (field, kind) in enumerate(zip(self._fields, self._schema.types, strict=True))
             ),
+            format=self._format,
         )
 
     def abort(self) -> None:
@@ -107,16 +111,17 @@ class SegmentEncoder:
             return
         rows = pa.Table.from_batches(self._pending, self._schema)
         writer = self._writer or self._open()
-        writer.write_table(rows, row_group_size=self._row_group_rows)
+        writer.write_table(rows.rename_columns(self._names), row_group_size=self._row_group_rows)
         # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
         self._with_nan.update(place for place in self._floats if count_true("is_nan", rows.column(place)))
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def _open(self) -> pq.ParquetWriter:
-        timestamps = [field.name for field in self._schema if pa.types.is_timestamp(field.type)]
+        schema = pa.schema([one.with_name(name) for one, name in zip(self._schema, self._names, strict=True)])
+        timestamps = [one.name for one in schema if pa.types.is_timestamp(one.type)]
         self._writer = pq.ParquetWriter(
             self._stream,
-            self._schema,
+            schema,
             write_batch_size=self._rows_at_once(),
             compression="zstd",
             compression_level=1,
@@ -142,9 +147,9 @@ class SegmentEncoder:
             return False
         sample = pa.Table.from_batches(self._pending, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
         names = [
-            field.name
-            for field, column in zip(self._schema, sample.columns, strict=True)
-            if pa.types.is_string(field.type)
+            name
+            for name, column in zip(self._names, sample.columns, strict=True)
+            if pa.types.is_string(column.type)
             and pc.call_function("count_distinct", [column]).as_py() * 2 <= sample.num_rows
         ]
         return names or False

@@ -23,7 +23,7 @@ from leasehold.core.words.messages import (
     SegmentStored,
     WhoAreYou,
 )
-from leasehold.core.words.records import ColumnStatistics, Field, TableRecord
+from leasehold.core.words.records import ColumnStatistics, Field, SegmentFormat, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.replication import FORWARD_CALL_NS
@@ -102,6 +102,7 @@ class RowEncoder:
             statistics=tuple(
                 ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in self._fields
             ),
+            format=SegmentFormat.FIELD_IDS,
         )
 
     def abort(self) -> None:

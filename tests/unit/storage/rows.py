@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from leasehold.core.data.appends import EncodedSegment
-from leasehold.core.words.records import Field, UseState
+from leasehold.core.words.records import Field, SegmentFormat, UseState
 from leasehold.ids import FieldId
 from leasehold.storage.schema import arrow_schema, arrow_type
 from leasehold.storage.segment_encoder import SegmentEncoder
@@ -65,10 +65,15 @@ def batches(draw: st.DrawFn, kind: str, *, nulls: bool = True) -> list[pa.Record
 
 
 def encode(
-    path: Path, fields: list[Field], rows: list[pa.RecordBatch], *, row_group_rows: int = 1_000
+    path: Path,
+    fields: list[Field],
+    rows: list[pa.RecordBatch],
+    *,
+    in_format: SegmentFormat = SegmentFormat.FIELD_IDS,
+    row_group_rows: int = 1_000,
 ) -> EncodedSegment:
     with path.open("wb") as file:
-        encoder = SegmentEncoder(fields, file.write, row_group_rows=row_group_rows)
+        encoder = SegmentEncoder(fields, file.write, in_format=in_format, row_group_rows=row_group_rows)
         for one in rows:
             encoder.write(one)
         return encoder.finish()

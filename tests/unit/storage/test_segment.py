@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.words.records import Field
+from leasehold.core.words.records import Field, SegmentFormat
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
@@ -51,14 +51,14 @@ def read(path: Path, fields: list[Field], **options: int) -> pa.Table:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.data(), st.sampled_from(sorted(VALUES)), st.booleans())
+@given(st.data(), st.sampled_from(sorted(VALUES)), st.booleans(), st.sampled_from(SegmentFormat))
 def test_every_value_of_every_type_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, kind: str, nulls: bool
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, kind: str, nulls: bool, in_format: SegmentFormat
 ) -> None:
     path = tmp_path_factory.mktemp("round") / "segment"
     fields = [field(1, "x", kind, nullable=nulls)]
     rows = data.draw(batches(kind, nulls=nulls))
-    encoded = encode(path, fields, rows, row_group_rows=data.draw(st.integers(1, 40)))
+    encoded = encode(path, fields, rows, in_format=in_format, row_group_rows=data.draw(st.integers(1, 40)))
     written = pa.Table.from_batches(rows, arrow_schema(fields))
     assert encoded.rows == written.num_rows
     verify_segment(path, size_bytes=encoded.size_bytes, sha256=encoded.sha256)
@@ -89,7 +89,7 @@ def test_the_chunks_are_the_file() -> None:
     assert 0 < early < len(chunks), "bytes are handed on before the end"
     assert max(map(len, chunks)) <= FORWARD_CHUNK_BYTES
     assert (len(content), hashlib.sha256(content).digest()) == (encoded.size_bytes, encoded.sha256)
-    assert b"".join(pq.read_table(pa.BufferReader(content)).column("x").to_pylist()) == noise
+    assert b"".join(pq.read_table(pa.BufferReader(content)).column("#1").to_pylist()) == noise
 
 
 def test_the_same_rows_give_the_same_bytes_however_they_are_cut(tmp_path: Path) -> None:
@@ -100,21 +100,28 @@ def test_the_same_rows_give_the_same_bytes_however_they_are_cut(tmp_path: Path) 
     assert encode(tmp_path / "b", MIXED, singles) == whole
 
 
-def test_the_file_has_the_settings_that_were_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("in_format", "names"),
+    [
+        (SegmentFormat.COLUMN_NAMES, ["ts", "tag", "v", "ok", "d", "uid"]),
+        (SegmentFormat.FIELD_IDS, ["#1", "#2", "#3", "#4", "#5", "#6"]),
+    ],
+)
+def test_the_file_has_the_names_of_its_format_and_the_settings_that_were_measured(
+    tmp_path: Path, in_format: SegmentFormat, names: list[str]
+) -> None:
     fields = [*MIXED, field(6, "uid", "STRING")]
     rows = mixed(2_000)
-    encode(
-        tmp_path / "s",
-        fields,
-        [pa.RecordBatch.from_arrays([*rows.columns, [f"u{n}" for n in range(2_000)]], schema=arrow_schema(fields))],
-    )
+    whole = pa.RecordBatch.from_arrays([*rows.columns, [f"u{n}" for n in range(2_000)]], schema=arrow_schema(fields))
+    assert encode(tmp_path / "s", fields, [whole], in_format=in_format).format is in_format
     metadata = pq.ParquetFile(tmp_path / "s").metadata
+    assert metadata.schema.names == names
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [1_000, 1_000]
     described = {metadata.schema.column(n).name: metadata.row_group(0).column(n) for n in range(len(fields))}
     assert {one.compression for one in described.values()} == {"ZSTD"}
     assert all(one.has_column_index and one.has_offset_index for one in described.values())
-    assert [name for name, one in described.items() if one.has_dictionary_page] == ["tag"], "where it pays"
-    assert "DELTA_BINARY_PACKED" in described["ts"].encodings
+    assert [name for name, one in described.items() if one.has_dictionary_page] == names[1:2], "where it pays"
+    assert "DELTA_BINARY_PACKED" in described[names[0]].encodings
 
 
 @settings(max_examples=40, deadline=None)
@@ -134,9 +141,10 @@ def test_an_offset_is_a_slice(
     assert [sum(one.num_rows for one in each) for each in counted] == [wanted.num_rows] * 2
 
 
-def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_format", SegmentFormat)
+def test_columns_are_found_by_field_id(tmp_path: Path, in_format: SegmentFormat) -> None:
     old = [field(1, "a", "INT", nullable=False), field(2, "b", "STRING"), field(3, "c", "FLOAT"), field(4, "d", "DATE")]
-    encode(tmp_path / "s", old, [batch_of(old, [[1, -(2**31)], ["x", None], [0.5, None], [3, 4]])])
+    encode(tmp_path / "s", old, [batch_of(old, [[1, -(2**31)], ["x", None], [0.5, None], [3, 4]])], in_format=in_format)
     now = [
         field(5, "d", "BIGINT"),  # dropped and added again under the same name
         field(3, "a", "DOUBLE"),  # renamed to another's old name, and widened

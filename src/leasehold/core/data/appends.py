@@ -45,7 +45,7 @@ from leasehold.core.words.messages import (
     StagedSegment,
     WriteTicket,
 )
-from leasehold.core.words.records import ColumnStatistics, Field, TableRecord
+from leasehold.core.words.records import ColumnStatistics, Field, SegmentFormat, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_WRITES_MAX
@@ -63,6 +63,7 @@ class EncodedSegment(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     sha256: bytes
     statistics: tuple[ColumnStatistics, ...]
+    format: SegmentFormat
 
 
 class RowStream(Protocol[B_co]):
@@ -236,6 +237,7 @@ def _staged(ticket: WriteTicket, table: TableRecord, encoded: EncodedSegment) ->
         sha256=encoded.sha256,
         statistics=encoded.statistics,
         holders=(),
+        format=encoded.format,
     )
 
 

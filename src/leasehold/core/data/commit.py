@@ -141,6 +141,7 @@ def commit_transaction(
             statistics=segment.statistics,
             holders=holders,
             deletes=table.deletes,
+            format=segment.format,
         )
         buckets.setdefault(segment.bucket, []).append(entry)
     changes: list[Change] = [*taken_out]

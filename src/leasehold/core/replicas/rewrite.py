@@ -26,7 +26,15 @@ from leasehold.core.replicas.replication import is_present
 from leasehold.core.words import keys, records
 from leasehold.core.words.messages import CommitTransaction
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import DeleteRecord, Field, ReplacedRecord, SegmentRecord, TableRecord, UseState
+from leasehold.core.words.records import (
+    DeleteRecord,
+    Field,
+    ReplacedRecord,
+    SegmentFormat,
+    SegmentRecord,
+    TableRecord,
+    UseState,
+)
 from leasehold.core.words.skipping import may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
@@ -164,7 +172,7 @@ def worth_rewriting(
     table: TableRecord, catalog: Catalog, *, segments_max: int = REWRITE_PLAN_SEGMENTS_MAX
 ) -> tuple[SegmentRecord, ...]:
     """The segments of the manifest that DELETEs concern, or a good part of whose rows has expired, or that are small
-    and many; the first `segments_max` of them.
+    and many, or of an older format; the first `segments_max` of them.
 
     Raises `Refused` with code UNDER_WAY while a statement hides something of the table that may come back.
     """
@@ -185,6 +193,8 @@ def worth_rewriting(
     joined = _joined(table, catalog)
 
     def is_worth_it(segment: SegmentRecord) -> bool:
+        if segment.format is not SegmentFormat.FIELD_IDS:
+            return True
         if segment.bucket in joined and segment.size_bytes < SMALL_SEGMENT_BYTES:
             return True
         known = {one.field: one for one in segment.statistics}

@@ -7,6 +7,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import live_fields
 from leasehold.core.data.hidden_rows import Hidings
+from leasehold.core.words.records import SegmentFormat
 from leasehold.durable import named_when_whole
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
@@ -52,7 +53,7 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
     hiding = Hidings().of(table, record, standalone.catalog)
     left = 0
     with named_when_whole(target, exists=_exists, hint="choose another --to") as unnamed:
-        encoder = SegmentEncoder(fields, unnamed.file.write)
+        encoder = SegmentEncoder(fields, unnamed.file.write, in_format=SegmentFormat.COLUMN_NAMES)
         for batch in read_segment(path, (*fields, *hiding.fields)):
             encoder.write(batch.select(range(len(fields))))
             left += shown(hiding, batch, len(fields)).num_rows

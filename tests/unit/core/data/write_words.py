@@ -13,6 +13,7 @@ from leasehold.core.words.records import (
     PrincipalKind,
     PrincipalRecord,
     Record,
+    SegmentFormat,
     SegmentRecord,
     TransactionRecord,
     UseState,
@@ -66,6 +67,7 @@ def segment(number=1, *holders, transaction=W1, fields=(1, 2), **how):
         sha256=b"s" * 32,
         statistics=tuple(ColumnStatistics(field=one, nulls=0, minimum=1, maximum=2) for one in fields),
         holders=tuple(SegmentHolder(node=one, incarnation=LIVE.get(one, 1)) for one in holders or (1, 2, 3)),
+        format=SegmentFormat.FIELD_IDS,
     )
     return msgspec.structs.replace(staged, **how)
 
@@ -102,6 +104,7 @@ def entry(staged, *holders):
         sha256=staged.sha256,
         statistics=staged.statistics,
         holders=holders,
+        format=staged.format,
     )
 
 

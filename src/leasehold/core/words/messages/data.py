@@ -4,7 +4,14 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
-from leasehold.core.words.records import ColumnStatistics, Field, SegmentRecord, TransactionState, ViewColumn
+from leasehold.core.words.records import (
+    ColumnStatistics,
+    Field,
+    SegmentFormat,
+    SegmentRecord,
+    TransactionState,
+    ViewColumn,
+)
 from leasehold.core.words.statements import Literal
 from leasehold.ids import (
     BucketNumber,
@@ -154,6 +161,7 @@ class StagedSegment(BaseMessage, frozen=True, kw_only=True, tag="staged-segment/
     sha256: bytes
     statistics: tuple[ColumnStatistics, ...]
     holders: tuple[SegmentHolder, ...]
+    format: SegmentFormat = SegmentFormat.COLUMN_NAMES
 
 
 class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-transaction/1"):

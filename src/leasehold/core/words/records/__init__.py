@@ -25,6 +25,7 @@ from leasehold.core.words.records.data import (
     ColumnStatistics,
     QueryRecord,
     ReplacedRecord,
+    SegmentFormat,
     SegmentRecord,
     TransactionRecord,
     TransactionState,

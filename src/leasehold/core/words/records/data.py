@@ -1,6 +1,6 @@
 """Segments and the write transactions that make them visible."""
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from leasehold.core.words.records.base import Record
 from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, SchemaVersion, SegmentId, TransactionId
@@ -13,6 +13,15 @@ class ColumnStatistics(Record, frozen=True, kw_only=True, tag="statistics/1"):
     nulls: int
     minimum: bool | int | float | str | None
     maximum: bool | int | float | str | None
+
+
+class SegmentFormat(IntEnum):
+    """How a segment file names its columns. All formats have the field ids (`PARQUET:field_id`)."""
+
+    COLUMN_NAMES = 1
+    """By the names that the columns of the table had when the file was written."""
+    FIELD_IDS = 2
+    """By field id, as `#7`, which is no name of a column (docs/decisions/0057-columns-in-files-are-named-by-id.md)."""
 
 
 class SegmentRecord(Record, frozen=True, kw_only=True, tag="segment/1"):
@@ -29,6 +38,8 @@ class SegmentRecord(Record, frozen=True, kw_only=True, tag="segment/1"):
     holders: tuple[NodeId, ...]
     deletes: int = 0
     """The newest DELETE of the table that was there when this became visible: only later ones concern its rows."""
+    format: SegmentFormat = SegmentFormat.COLUMN_NAMES
+    """Of its file."""
 
 
 class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"):
