@@ -1,8 +1,9 @@
 """Rewriting a table: new segments with the remaining rows take the place of old segments.
 
-This removes deleted and expired rows from the files. Readers see the same rows before and after. Each portion is one
-write transaction, so it stays done if the rest fails. If the table changes while a portion is read, the commit refuses
-it (`core/replicas/rewrite.py`). The next portion is smaller, so that it fits between two DELETEs.
+This removes deleted and expired rows from the files, and turns files of an older format into the newest one. Readers
+see the same rows before and after. Each portion is one write transaction, so it stays done if the rest fails. If the
+table changes while a portion is read, the commit refuses it (`core/replicas/rewrite.py`). The next portion is smaller,
+so that it fits between two DELETEs.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.upkeep import (
     REWRITE_ATTEMPTS,
     REWRITE_PLAN_SEGMENTS_MAX,
+    REWRITE_PLANS_MAX,
     REWRITE_PORTION_BYTES,
     REWRITE_PORTION_SEGMENTS,
     REWRITE_WAIT_NS,
@@ -58,14 +60,14 @@ def rewrite(
     sleep: Callable[[int], None] = sleep_ns,
     portion_max: int = REWRITE_PORTION_SEGMENTS,
 ) -> Rewritten:
-    """Removes deleted and expired rows from the files of a table; `on_progress` gets each portion, of at most
-    `portion_max` segments.
+    """Removes deleted and expired rows from the files of a table, and brings them into the newest format; `on_progress`
+    gets each portion, of at most `portion_max` segments.
 
     Raises as a scan or an append does, and `Refused`: UNDER_WAY if statements work on the table for REWRITE_WAIT_NS,
     or a code of CHANGED if the table changed REWRITE_ATTEMPTS times in a row.
     """
     done = Rewritten()
-    waited_ns, failures, divisor = 0, 0, 1
+    waited_ns, failures, divisor, plans = 0, 0, 1, 0
     while True:
         try:
             plan = cluster.plan(name, rewrite=True)
@@ -87,7 +89,8 @@ def rewrite(
             else:
                 raise
         else:
-            if len(plan.segments) < REWRITE_PLAN_SEGMENTS_MAX:
+            plans += 1
+            if len(plan.segments) < REWRITE_PLAN_SEGMENTS_MAX or plans == REWRITE_PLANS_MAX:
                 return done
 
 

@@ -129,6 +129,9 @@ assert replication.SEGMENTS_PER_REPORT_MAX * 128 < requests.REQUEST_FRAME_BYTES_
 )
 
 assert upkeep.REWRITE_PORTION_SEGMENTS <= segments.SEGMENTS_PER_COMMIT_MAX
+assert segments.TABLE_SEGMENTS_MAX < upkeep.REWRITE_PLANS_MAX * upkeep.REWRITE_PLAN_SEGMENTS_MAX, (
+    "a full table is rewritten whole"
+)
 
 assert metastorage.TRANSACTION_BYTES_MAX < sessions.SESSION_REVISIONS_BYTES_MAX, "the largest revision fits"
 assert metastorage.RETENTION_MIN_NS <= metastorage.RETENTION_NS <= metastorage.RETENTION_MAX_NS

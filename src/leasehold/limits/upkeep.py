@@ -21,6 +21,8 @@ REWRITE_PORTION_BYTES: Final = 256 * 1024 * 1024
 REWRITE_PORTION_SEGMENTS: Final = 256
 REWRITE_PLAN_SEGMENTS_MAX: Final = 4_096
 """A larger rewrite is planned in several parts."""
+REWRITE_PLANS_MAX: Final = 16
+"""Parts of one rewrite. Nodes of an older version write segments that are worth rewriting again."""
 REWRITE_ATTEMPTS: Final = 16
 """Plans in a row of a rewrite that replaced nothing, because the table changed meanwhile."""
 REWRITE_WAIT_NS: Final = 60 * SECOND_NS

@@ -18,13 +18,20 @@ from leasehold.core.data.known import Known
 from leasehold.core.ddl import finish, roll_back
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.messages import Replaced, ScanPlan, StagedSegment, TableFacts, TransactionFacts
-from leasehold.core.words.records import SegmentRecord, TransactionState
+from leasehold.core.words.records import SegmentFormat, SegmentRecord, TransactionState
 from leasehold.core.words.statements import Condition, DeleteRows, Literal
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, ClusterId, ObjectId, Revision, SchemaVersion, SegmentId, TransactionId
 from leasehold.limits.clients import RETRY_PAUSE_NS
-from leasehold.limits.upkeep import REWRITE_ATTEMPTS, REWRITE_PORTION_BYTES, REWRITE_PORTION_SEGMENTS, REWRITE_WAIT_NS
-from tests.unit.node.cluster import CLUSTER, NAME, Cluster, cluster, rows
+from leasehold.limits.upkeep import (
+    REWRITE_ATTEMPTS,
+    REWRITE_PLANS_MAX,
+    REWRITE_PORTION_BYTES,
+    REWRITE_PORTION_SEGMENTS,
+    REWRITE_WAIT_NS,
+)
+from tests.unit.node.cluster import CLUSTER, NAME, Cluster, cluster, rename, rows
+from tests.unit.node.formats import writing
 from tests.unit.node.serving.test_scans import append, segment_of
 
 
@@ -125,6 +132,29 @@ def test_where_no_row_is_left_there_is_no_new_segment(client: Coordinated) -> No
     assert client.rewrite() == Rewritten(segments_replaced=3, rows_removed=300)
     assert client.made.plan().segments == ()
     assert client.rows() == []
+
+
+def test_files_of_an_older_format_become_files_of_the_newest(client: Coordinated) -> None:
+    with writing(SegmentFormat.COLUMN_NAMES):
+        append(client.made, rows(300, 100))
+    for old, new in (("k", "was"), ("v", "k"), ("was", "v")):
+        client.made.run(rename(old, new))
+    before = read_plan(client.made.plan()).read_all().sort_by("v")
+    done = Rewritten(segments_replaced=1, segments_written=1, rows_kept=100)
+    assert client.rewrite() == done, "the others are left alone"
+    assert {one.format for one in client.made.plan().segments} == {SegmentFormat.FIELD_IDS}
+    assert read_plan(client.made.plan()).read_all().sort_by("v") == before
+    assert client.rewrite() == Rewritten()
+
+
+def test_a_rewrite_ends_while_the_nodes_write_an_older_format(
+    client: Coordinated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.client.rewrite.REWRITE_PLAN_SEGMENTS_MAX", 1)
+    with writing(SegmentFormat.COLUMN_NAMES):
+        append(client.made, rows(300, 100))
+        assert client.rewrite().segments_replaced == REWRITE_PLANS_MAX
+    assert client.rows() == list(range(400))
 
 
 def test_each_portion_is_told_and_stays(client: Coordinated) -> None:

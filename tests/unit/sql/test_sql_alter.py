@@ -188,6 +188,9 @@ def test_refused(text: str, said: str) -> None:
 REFUSED_WITH_A_CODE = [
     ("ALTER TABLE b ADD COLUMN x INT", "BAD_IDENTIFIER", "two parts, database.table"),
     ("ALTER TABLE a.b ADD COLUMNS (x.y INT)", "BAD_IDENTIFIER", "no dot"),
+    ("ALTER TABLE a.b ADD COLUMN `#1` INT", "BAD_IDENTIFIER", "#1"),
+    ("ALTER TABLE a.b ADD COLUMNS (x INT, `#2` INT)", "BAD_IDENTIFIER", "#2"),
+    ("ALTER TABLE a.b RENAME COLUMN x TO `#1`", "BAD_IDENTIFIER", "#1"),
     ("ALTER TABLE a.b RENAME COLUMN x.z TO y", "BAD_IDENTIFIER", "no dot"),
     ("ALTER TABLE a.b DROP COLUMN x.z", "BAD_IDENTIFIER", "no dot"),
     ("ALTER TABLE a.b ALTER COLUMN x.z FIRST", "BAD_IDENTIFIER", "no dot"),

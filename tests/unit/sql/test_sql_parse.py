@@ -284,6 +284,7 @@ REFUSED_WITH_A_CODE = [
     ("CREATE TABLE a.`b c` (x INT)", "BAD_IDENTIFIER", "b c"),
     ("CREATE TABLE a.b (x.y INT)", "BAD_IDENTIFIER", "no dot"),
     ("CREATE TABLE a.b (`x.y` INT)", "BAD_IDENTIFIER", "x.y"),
+    ("CREATE TABLE a.b (`#1` INT)", "BAD_IDENTIFIER", "#1"),
     ("CREATE TABLE a.b (prix_é INT)", "BAD_IDENTIFIER", "prix_é"),
     (f"CREATE DATABASE {LONGEST}n", "BAD_IDENTIFIER", "nnn"),
     ("CREATE DATABASE a.b", "BAD_IDENTIFIER", "a.b"),

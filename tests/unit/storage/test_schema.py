@@ -152,6 +152,7 @@ def refusal(batch: pa.RecordBatch, *fields: object) -> Refused:
 
 def test_columns_that_are_unknown_doubled_or_missing_are_refused() -> None:
     a, b = field(1, "a", "BIGINT"), field(2, "b", "BIGINT", nullable=False)
+    refusal(pa.RecordBatch.from_pydict({"#1": [1], "b": [1]}), a, b)
     unknown = refusal(pa.RecordBatch.from_pydict({"a": [1], "b": [1], "c": [1]}), a, b)
     assert "'c'" in unknown.text
     assert "a, b" in unknown.hint

@@ -9,7 +9,7 @@ from leasehold.core.replicas.replication import holders_needed
 from leasehold.core.words import keys
 from leasehold.core.words.messages import SegmentHolder, StagedSegment
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import ColumnStatistics
+from leasehold.core.words.records import ColumnStatistics, SegmentFormat
 from leasehold.errors import Refused, SealUnknown
 from tests.unit.core.catalog_words import add, hex_128
 from tests.unit.core.data.write_words import (
@@ -90,6 +90,7 @@ def forgeries(base):
         "fewer rows": {"rows": 9},
         "another size": {"size_bytes": 101},
         "another hash": {"sha256": b"t" * 32},
+        "another format": {"format": SegmentFormat.COLUMN_NAMES},
         "narrower statistics": {"statistics": statistics},
         "no statistics": {"statistics": ()},
         "seals of another segment": {"holders": other.holders},

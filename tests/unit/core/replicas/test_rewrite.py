@@ -15,6 +15,7 @@ from leasehold.core.words.records import (
     Comparison,
     DeleteRecord,
     HorizonRecord,
+    SegmentFormat,
     UseState,
 )
 from leasehold.core.words.statements import DropColumn
@@ -147,6 +148,12 @@ def test_what_deletes_concern_is_worth_rewriting_and_nothing_else():
     assert found.id == old(2).id
     assert [one.number for one in hiding(TABLE, found, base.catalog)] == [1]
     assert [one.number for one in live_deletes(base.catalog.tables[TABLE], base.catalog)] == [1]
+
+
+def test_a_segment_of_an_older_format_is_worth_rewriting():
+    base = filled(ground(), old(1), old(2, format=SegmentFormat.COLUMN_NAMES))
+    (found,) = worth_rewriting(base.catalog.tables[TABLE], base.catalog)
+    assert (found.id, found.format) == (old(2).id, SegmentFormat.COLUMN_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Random changes of a schema, appends, DELETEs and rewrites against a plain list of rows, read back through a node.
 
+The files are of all formats. Names of columns are swapped, and used again for other columns.
+
 A scan that was pinned before keeps its columns, names and types, and shows what was there then and is not hidden now.
 """
 
@@ -11,6 +13,7 @@ from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,9 +23,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from leasehold.client.append import stage
 from leasehold.client.scan import read_plan
 from leasehold.core.catalog.catalog import field_named
+from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.ddl import roll_back
 from leasehold.core.replicas.rewrite import worth_rewriting
-from leasehold.core.words.messages import Replaced, ScanPlan
+from leasehold.core.words.messages import Filter, Replaced, ScanPlan
+from leasehold.core.words.records import SegmentFormat
 from leasehold.core.words.statements import (
     AddColumns,
     ColumnDefinition,
@@ -40,6 +45,7 @@ from leasehold.errors import Refused
 from leasehold.storage.schema import arrow_type
 from tests.unit.core.catalog_words import released
 from tests.unit.node.cluster import NAME, Cluster, cluster
+from tests.unit.node.formats import writing
 
 WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE", "DECIMAL(5,2)": "DECIMAL(9,2)"}
 LITERALS = {
@@ -125,7 +131,8 @@ class Rows(RuleBasedStateMachine):
         self.made.create(("k", "BIGINT"), ("c1", "INT"), ("c2", "FLOAT"), replication=1)
         self.columns = [Column("c1", "INT"), Column("c2", "FLOAT")]
         self.rows: list[Row] = []
-        self.names = 2
+        self.unused = [f"c{number}" for number in range(99, 2, -1)]
+        """Names that no column has, the next one last."""
         self.pinned: Pinned | None = None
         self.used: set[Column] = set()
         """Columns that DELETEs compared whose rows may still be in a file."""
@@ -143,10 +150,9 @@ class Rows(RuleBasedStateMachine):
 
     @rule(data=st.data(), kind=st.sampled_from([*WIDER, "STRING", "BOOLEAN", "BINARY"]), required=st.booleans())
     def add(self, data: st.DataObject, kind: str, required: bool) -> None:
-        self.names += 1
         has_default = required or data.draw(st.booleans())
         default = self.literal(data, kind) if has_default else None
-        column = Column(f"c{self.names}", kind, value(default, kind))
+        column = Column(self.unused.pop(), kind, value(default, kind))
         definition = ColumnDefinition(name=column.name, type=parse_type(kind), nullable=not required, default=default)
         self.made.run(AddColumns(table=NAME, columns=(definition,)))
         self.columns.append(column)
@@ -156,10 +162,22 @@ class Rows(RuleBasedStateMachine):
     @precondition(lambda self: self.columns)
     @rule(data=st.data())
     def rename(self, data: st.DataObject) -> None:
-        self.names += 1
-        column = self.column(data)
-        self.made.run(RenameColumn(table=NAME, old=column.name, new=f"c{self.names}"))
-        column.name = f"c{self.names}"
+        self.rename_to(self.column(data), self.unused.pop())
+
+    def rename_to(self, column: Column, name: str) -> None:
+        self.made.run(RenameColumn(table=NAME, old=column.name, new=name))
+        self.unused.append(column.name)
+        column.name = name
+
+    @precondition(lambda self: len(self.columns) > 1)
+    @rule(data=st.data())
+    def swap_names(self, data: st.DataObject) -> None:
+        one, other = data.draw(st.permutations(self.columns))[:2]
+        names = one.name, other.name
+        self.rename_to(one, self.unused.pop())
+        self.rename_to(other, names[0])
+        self.rename_to(one, names[1])
+        self.unused = [name for name in self.unused if name not in names]
 
     @precondition(lambda self: self.columns)
     @rule(data=st.data(), first=st.booleans())
@@ -197,6 +215,7 @@ class Rows(RuleBasedStateMachine):
             assert column in self.used
             return
         self.columns.remove(column)
+        self.unused.append(column.name)
         if self.pinned is not None and any(one is column for one, _, _ in self.pinned.columns):
             if self.pinned.plan.segments:
                 with pytest.raises(Refused) as refused:
@@ -206,8 +225,8 @@ class Rows(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the rows
 
-    @rule(data=st.data(), count=st.integers(1, 7))
-    def append(self, data: st.DataObject, count: int) -> None:
+    @rule(data=st.data(), count=st.integers(1, 7), in_format=st.sampled_from(SegmentFormat))
+    def append(self, data: st.DataObject, count: int, in_format: SegmentFormat) -> None:
         table = self.made.table
         required = [one for one in self.columns if not field_named(table, one.name).nullable]
         named = [one for one in self.columns if one in required or data.draw(st.booleans())]
@@ -222,7 +241,9 @@ class Rows(RuleBasedStateMachine):
         arrays = {one.name: pa.array([row.values[one] for row in rows], arrow_type(one.kind)) for one in named}
         batch = pa.record_batch({"k": pa.array([row.key for row in rows], pa.int64()), **arrays})
         transaction = self.made.open()
-        staged = stage(self.made.facts(), transaction, [batch], self.made.catalog.revision)
+        with writing(in_format):
+            staged = stage(self.made.facts(), transaction, [batch], self.made.catalog.revision)
+        assert {one.format for one in staged} == {in_format}
         self.made.commit(transaction, staged)
         self.rows += rows
 
@@ -275,6 +296,18 @@ class Rows(RuleBasedStateMachine):
             self.pinned = None
 
     # ------------------------------------------------------------ reading
+
+    @precondition(lambda self: self.columns)
+    @rule(data=st.data())
+    def read_where(self, data: st.DataObject) -> None:
+        column, comparison = self.column(data), data.draw(st.sampled_from(list(COMPARE)))
+        literal = self.literal(data, column.kind)
+        where = planned_filters((Filter(column=column.name, operator=comparison, values=(literal,)),), self.made.table)
+        plan = self.made.plan()
+        plan = msgspec.structs.replace(plan, where=where, segments=tuple(may_hold(where, plan.segments)))
+        wanted = value(literal, column.kind)
+        rows = [row for row in self.rows if not row.deleted and fulfils(row.values[column], comparison, wanted)]
+        self.check(plan, [(one, one.name, one.kind) for one in self.columns], rows)
 
     @rule()
     def pin(self) -> None:
