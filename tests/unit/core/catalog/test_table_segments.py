@@ -9,7 +9,7 @@ from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import Replaced
-from leasehold.core.words.records import SegmentRecord
+from leasehold.core.words.records import SegmentFormat, SegmentRecord
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX, TABLE_SEGMENTS_MAX
@@ -78,6 +78,7 @@ def test_no_segment_takes_more_of_a_plan_than_its_bound() -> None:
         statistics=(),
         holders=tuple(NodeId(LARGEST - place) for place in range(REPLICATION_MAX)),
         deletes=LARGEST,
+        format=max(SegmentFormat),
     )
     assert len(encode(largest)) <= PLANNED_SEGMENT_BYTES_MAX
 
