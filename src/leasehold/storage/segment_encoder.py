@@ -30,6 +30,7 @@ from leasehold.storage.statistics import column_statistics
 class SegmentEncoder:
     """Encodes batches of one schema as one Parquet file; one thread at a time uses it.
 
+    `in_format` says how the file names its columns: segments by the newest format, files for people by column names.
     `write` gets the bytes of the file in order, in chunks of mostly FORWARD_CHUNK_BYTES, never more. At most one row
     group is in memory, of `row_group_rows` rows or about ROW_GROUP_BYTES. An error of `write` is raised by the method
     that called it. After any error nothing more is handed on, and only `abort` may follow.

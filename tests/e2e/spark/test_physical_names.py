@@ -101,8 +101,9 @@ def test_filters_lose_rows_of_files_with_the_names_of_columns(
     """Why files are not written so any more (docs/decisions/0057-columns-in-files-are-named-by-id.md)."""
     by_id(True)
     before = [field(1, "id"), field(2, "a"), field(3, "b")]
-    after = [field(1, "id"), field(3, "a"), field(2, "b")]
-    for in_format, wanted in ((SegmentFormat.COLUMN_NAMES, []), (SegmentFormat.FIELD_IDS, [5])):
+    swapped = [field(1, "id"), field(3, "a"), field(2, "b")]
+    added_again = [field(1, "id"), field(4, "a")]
+    for in_format, found in ((SegmentFormat.COLUMN_NAMES, False), (SegmentFormat.FIELD_IDS, True)):
         folder = tmp_path / in_format.name
         folder.mkdir()
         with (folder / "segment.parquet").open("wb") as file:
@@ -110,9 +111,12 @@ def test_filters_lose_rows_of_files_with_the_names_of_columns(
             columns = [pa.array(range(start, start + ROWS), pa.int64()) for start in (0, 0, FAR)]
             encoder.write(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(before)))
             encoder.finish()
-        frame = read(spark, folder, after, in_format)
+        frame = read(spark, folder, swapped, in_format)
         assert frame.where("id = 5").collect()[0].asDict() == {"id": 5, "a": FAR + 5, "b": 5}
-        assert ids(frame.where(f"a = {FAR + 5}")) == wanted, in_format
+        assert ids(frame.where(f"a = {FAR + 5}")) == [5] * found
+        frame = read(spark, folder, added_again, in_format)
+        assert frame.where("id = 5").collect()[0].asDict() == {"id": 5, "a": None}
+        assert ids(frame.where("a IS NULL")) == list(range(ROWS)) * found
 
 
 def test_spark_notices_a_damaged_page(spark: SparkSession, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
     if table is None:
         raise NotFound(
             f"the table of segment {segment} was dropped, so its columns are not known",
-            hint="copy the file of the segment instead",
+            hint="copy the file of the segment instead, whose columns are named by field id",
         )
     if os.path.lexists(target):
         raise _exists(target)
