@@ -23,7 +23,7 @@ from leasehold.ids import LoginToken
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
 
 PASSWORD = "of-the-reader-and-nobody-else"
 FRAMES = 4
@@ -66,7 +66,7 @@ def told_by_job(made: RunningCluster, events: Path, *login: str, **variables: st
     job = Path(__file__).with_name("secrets_job.py")
     arguments = [sys.executable, str(job), str(made.directory), str(events), *login]
     environment = os.environ | variables
-    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=200, env=environment)
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=400, env=environment)
     assert ran.returncode == 0, ran.stderr[-4_000:]
     kept = {str(one): one.read_text() for one in events.rglob("*") if one.is_file()}
     assert kept
