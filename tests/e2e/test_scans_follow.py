@@ -175,7 +175,7 @@ def halves(cluster: Cluster) -> None:
     """Makes d.halves anew: more batches in each of two segments than a client and its connection read ahead."""
     cluster.sql("DROP TABLE IF EXISTS d.halves")
     cluster.sql("CREATE TABLE d.halves (k BIGINT, pad STRING) CLUSTERED BY (k) INTO 2 BUCKETS")
-    pad = pa.array(["x" * 100] * HALVES)
+    pad = pa.array(["x" * 200] * HALVES)
     cluster.table("d.halves").append(pa.table({"k": pa.array(range(HALVES), pa.int64()), "pad": pad}))
 
 
