@@ -3,7 +3,7 @@
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -151,12 +151,13 @@ def test_the_newest_state_goes_on_without_a_new_generation(tmp_path: Path) -> No
             append(cluster)
 
 
-def role_of(address: str) -> CoordinatorRole:
-    """Of the coordinator there, as soon as it answers in time: on a busy machine it may not at first."""
-    with Coordinators(address) as one:
-        while (role := one.roles()[address]) is CoordinatorRole.SILENT:
-            pass
-    return role
+def settled_roles(addresses: Collection[str]) -> dict[str, CoordinatorRole]:
+    """As soon as all answer in time and one leads: on a busy machine they may not at first."""
+    roles: dict[str, CoordinatorRole] = {}
+    with Coordinators(",".join(addresses)) as cluster:
+        while CoordinatorRole.LEADER not in roles.values() or CoordinatorRole.SILENT in roles.values():
+            roles = cluster.roles()
+    return roles
 
 
 def test_several_coordinators_go_on_from_a_file_that_a_follower_gave(
@@ -170,8 +171,9 @@ def test_several_coordinators_go_on_from_a_file_that_a_follower_gave(
         taken: dict[CoordinatorRole, tuple[Path, int]] = {}
         with statements.under_way():
             statements.wait_for(1)
+            roles = settled_roles(addresses.values())
             for name, address in addresses.items():
-                taken[role_of(address)] = tmp_path / name, statements.count
+                taken[roles[address]] = tmp_path / name, statements.count
                 assert leasehold("backup", str(tmp_path / name), directory=Path(address)).code == 0
             statements.wait_for(statements.count + 2)
         assert set(taken) == {CoordinatorRole.LEADER, CoordinatorRole.FOLLOWER}
