@@ -53,9 +53,9 @@ test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
 
 # A test has a time, which does not end one that hangs while it tidies up, or outside of Python. So a test that still runs
-# after 20 minutes, and a part after 50, say where they are and end. A part with many failed tests ends too: if what its
-# tests share is broken, each would use up its time.
-PYTEST := timeout --foreground --signal=ABRT --kill-after=1m 50m $(BIN)/python -m pytest --maxfail=12 \
+# after 20 minutes, and a part after 50, say where they are and end. A part with many failed tests, or that has taken 40
+# minutes, begins no other: if what its tests share is broken, each would use up its time.
+PYTEST := timeout --foreground --signal=ABRT --kill-after=1m 50m $(BIN)/python -m pytest --maxfail=12 --session-timeout=2400 \
   -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 
 # How nodes and coordinators come, go and come back, and what is saved and brought back; all else of processes is in

@@ -1,10 +1,14 @@
 """One cluster and one Spark session for all tests of the connector: a session takes seconds to start."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import Row, SparkSession
 
 from leasehold.client.cluster import Cluster
@@ -18,6 +22,10 @@ WHOLE_SECONDS = 400
 """Of the first test, which waits for the cluster and the session of all, on a busy machine."""
 WORKERS = Path(__file__).parent / "workers"
 """What Spark's Python workers run when they start."""
+STACKS_VARIABLE = "WORKER_STACKS"
+"""Names the file to which the workers write where they are when they get SIGUSR1."""
+STACKS_SHOWN = 3_000
+"""Characters."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +34,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for one in items:
         if one.path.is_relative_to(here) and one.get_closest_marker("timeout") is None:
             one.add_marker(pytest.mark.timeout(WHOLE_SECONDS))
+
+
+def pytest_exception_interact(report: pytest.TestReport) -> None:
+    """After a failed test: shows where its tasks are and ends them, since they would hold the places of later tests."""
+    context: Any = SparkContext._active_spark_context
+    if context is not None:
+        started = psutil.Process(context._gateway.proc.pid).children(recursive=True)
+        workers = [one for one in started if "pyspark.daemon" in one.cmdline()]
+        for one in workers:
+            one.send_signal(signal.SIGUSR1)
+        context.cancelAllJobs()
+        for one in workers:
+            one.kill()
+        psutil.wait_procs(workers, timeout=10)
+        stacks = Path(os.environ[STACKS_VARIABLE]).read_text()
+        report.sections.append(("Spark's Python workers", stacks[-STACKS_SHOWN:]))
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +61,16 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 @pytest.fixture(scope="session")
-def spark(running: RunningCluster) -> Iterator[SparkSession]:
+def spark(running: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(WORKERS), prepend=os.pathsep)
-        # Four attempts per task: a local session has one unless its master says so.
-        spark = session("leasehold-tests", cluster=running.directory, master="local[2,4]", **settings)
-    yield spark
-    spark.stop()
+        patch.setenv(STACKS_VARIABLE, str(tmp_path_factory.mktemp("workers") / "stacks"))
+        with patch.context() as beginning:
+            beginning.setenv("PYTHONPATH", str(WORKERS), prepend=os.pathsep)
+            # Four attempts per task: a local session has one unless its master says so.
+            spark = session("leasehold-tests", cluster=running.directory, master="local[2,4]", **settings)
+        yield spark
+        spark.stop()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,9 @@ from tests.e2e.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
+KILLED_SECONDS = 200
+"""By when the first tasks run, also on a busy machine, and the victim is dead. They go on after that in any case."""
+
 
 def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
     spark: SparkSession, running: RunningCluster, cluster: Cluster, tmp_path: Path
@@ -29,15 +32,18 @@ def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
         for batch in batches:
             yield batch
             writing.touch()
-            while not killed.exists():
-                sleep_ns(20_000_000)
+            for _ in range(KILLED_SECONDS * 50):
+                if not killed.exists():
+                    sleep_ns(20_000_000)
 
     frame = spark.range(50_000, numPartitions=2).mapInArrow(hesitate, "id bigint")
 
     def kill() -> None:
-        wait_until(writing.exists)
-        running.kill("node-1")
-        killed.touch()
+        try:
+            wait_until(writing.exists, seconds=KILLED_SECONDS)
+            running.kill("node-1")
+        finally:
+            killed.touch()
 
     thread = threading.Thread(target=kill)
     thread.start()

@@ -1,7 +1,6 @@
 """Spark reads and writes a table whose schema changes: files of every age, defaults, DELETE, rewriting, drops."""
 
 import datetime
-import os
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -15,9 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.spark import table
+from leasehold.wire.clock import sleep_ns
 from tests.e2e.spark.test_write import append
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+
+HELD_SECONDS = 200
+"""By when the DELETE has returned, also on a busy machine. The tasks go on after that in any case."""
 
 
 def values(frame: DataFrame) -> list[tuple[object, ...]]:
@@ -101,31 +105,31 @@ def test_a_query_whose_tasks_cross_a_delete_ends_and_its_frame_can_be_queried_ag
     frame = table(spark, "e2e.crossed")
     first = spark.sparkContext.defaultParallelism
     assert frame.rdd.getNumPartitions() > first, "some tasks come later"
-    for number in range(first):
-        os.mkfifo(tmp_path / f"read-{number}")
-        os.mkfifo(tmp_path / f"go-{number}")
-    folder = str(tmp_path)
+    have_read, deleted = [tmp_path / f"read-{number}" for number in range(first)], tmp_path / "deleted"
 
     def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
         read = list(batches)
         if number < first:
-            for name, mode in (("read", "w"), ("go", "r")):
-                with open(f"{folder}/{name}-{number}", mode):  # noqa: PTH123 blocks until the other side opens it
-                    pass
+            have_read[number].touch()
+            for _ in range(HELD_SECONDS * 50):
+                if not deleted.exists():
+                    sleep_ns(20_000_000)
         yield from read
 
     def delete() -> None:
-        for number in range(first):
-            (tmp_path / f"read-{number}").read_text()
-        with Cluster(cluster.address, tls=cluster.trusted) as other:
-            other.sql("DELETE FROM e2e.crossed WHERE id >= 10")
-        for number in range(first):
-            (tmp_path / f"go-{number}").write_text("")
+        try:
+            wait_until(lambda: all(one.exists() for one in have_read), seconds=HELD_SECONDS)
+            with Cluster(cluster.address, tls=cluster.trusted) as other:
+                other.sql("DELETE FROM e2e.crossed WHERE id >= 10")
+        finally:
+            deleted.touch()
 
-    threading.Thread(target=delete, daemon=True).start()
+    deleting = threading.Thread(target=delete)
+    deleting.start()
     with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
         frame.mapInArrow(held, "id long").collect()
+    deleting.join()
     assert values(frame) == [(number,) for number in range(10)]
     with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
         frame.rdd.collect()
