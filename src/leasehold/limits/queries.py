@@ -6,6 +6,8 @@ from leasehold.limits.units import SECOND_NS
 
 QUERIES_MAX: Final = 10_000
 """Queries of Spark, for each table that they read, whose cutoff is kept."""
+USER_QUERIES_MAX: Final = 2_500
+"""The same of one user."""
 QUERY_KEPT_NS: Final = 3_600 * SECOND_NS
 """How long the cutoff of a query is kept after its last task has asked for it."""
 QUERIES_AT_ONCE: Final = 1_000

@@ -103,7 +103,12 @@ class WriteTransactions:
 
     async def abort(self, request: AbortTransaction) -> TransactionFacts:
         """Ends a transaction without effect; the answer tells if it was committed before."""
-        await self._writer.submit(lambda catalog: abort_transaction(request.transaction, catalog))
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
+            return abort_transaction(request.transaction, catalog)
+
+        await self._writer.submit(decide)
         self._opened.pop(request.transaction, None)
         return self._transaction(request.transaction)
 

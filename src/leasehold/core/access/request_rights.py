@@ -5,14 +5,14 @@ from leasehold.core.access.rights import CLUSTER, asker_of, holds, need, path_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.reads import all_read
 from leasehold.core.words import messages
-from leasehold.core.words.records import PrincipalRecord, Right, TableRecord, ViewRecord
+from leasehold.core.words.records import PrincipalRecord, Right, TableRecord, TransactionState, ViewRecord
 from leasehold.core.words.statements import TableName
 from leasehold.errors import BadMessage
 from leasehold.ids import LoginToken, ObjectId, TransactionId
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
 
-def check_request(request: messages.ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
+def check_request(request: messages.ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901, PLR0912 - a case each
     """The user who asks; raises `Unauthenticated` or `Forbidden`.
 
     A statement's rights are checked once it has been parsed, and again when its turn comes.
@@ -54,7 +54,12 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
                     need(user, Right.DROP, path_of(catalog.tables[record.table]), catalog)
         case messages.RemoveNode() | messages.TransferLeadership() | messages.AskReceipts() | messages.AskBackup():
             need(user, Right.ALTER, (CLUSTER,), catalog)
-        case messages.Execute() | messages.AskOutcome() | messages.AbortTransaction():
+        case messages.AbortTransaction(transaction=transaction):
+            record = catalog.transactions.get(transaction)
+            # How a transaction ended is told to its writer even after a REVOKE.
+            if record is not None and record.state is TransactionState.OPEN:
+                _check_appended(user, record.table, catalog)
+        case messages.Execute() | messages.AskOutcome():
             pass
         case _:
             raise BadMessage(f"not a request: {type(request).__name__}")
@@ -77,12 +82,17 @@ def check_scrub(login: LoginToken | None, catalog: Catalog) -> None:
         need(user, Right.ALTER, (CLUSTER,), catalog)
 
 
-def check_append(login: LoginToken | None, table: ObjectId, transaction: TransactionId, catalog: Catalog) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table in this transaction."""
+def check_append(
+    login: LoginToken | None, table: ObjectId, transaction: TransactionId, catalog: Catalog
+) -> PrincipalRecord | None:
+    """The user who appends; raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table in this
+    transaction."""
     asker = asker_of(login, catalog)
-    if asker is not None:
-        check_write_within(asker, table, transaction)
-        _check_appended(asker.user, table, catalog)
+    if asker is None:
+        return None
+    check_write_within(asker, table, transaction)
+    _check_appended(asker.user, table, catalog)
+    return asker.user
 
 
 def _find(name: str, catalog: Catalog) -> TableRecord | ViewRecord | None:

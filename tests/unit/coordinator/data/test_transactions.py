@@ -1,17 +1,18 @@
-"""How many write transactions may be open at a leader."""
+"""How many write transactions and queries of Spark one user may begin at a leader."""
 
 import pytest
 
 from leasehold.coordinator.data import transactions as module
+from leasehold.coordinator.data.queries import Queries
 from leasehold.coordinator.data.transactions import WriteTransactions
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.messages import AbortTransaction, OpenTransaction
+from leasehold.core.words.messages import AbortTransaction, AgreeCutoff, OpenTransaction
 from leasehold.core.words.records import LoginRecord, Right, TransactionState
 from leasehold.core.words.statements import CreateUser, GrantRights, OnTable
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
+from leasehold.errors import Forbidden, Refused
 from leasehold.ids import LoginToken, TransactionId
 from tests.unit.coordinator.office import asked
 from tests.unit.coordinator.statement_cases import T
@@ -71,5 +72,47 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
             await transactions.open(opening(office, number, ann))
         assert await refused(transactions, opening(office, 3, ann)) == "2 write transactions of ann are open"
         await transactions.open(opening(office, 3, other))
+
+    office_test(work)
+
+
+def test_a_user_who_may_not_append_aborts_nothing():
+    async def work(office):
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        await office.execute(asked(4, CreateUser(name="admin", password="p")))
+        await office.execute(asked(5, CreateUser(name="ann", password="p"), login=await office.log_in("admin")))
+        ann, admin = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
+        opened = opening(office, 1, admin)
+        await transactions.open(opened)
+        abort = AbortTransaction(cluster_id="c" * 32, login=ann, transaction=opened.transaction)
+        with pytest.raises(Forbidden):
+            await transactions.abort(abort)
+        assert (await transactions.open(opened)).state is TransactionState.OPEN
+
+    office_test(work)
+
+
+def test_a_user_leaves_room_for_queries_of_others(monkeypatch):
+    monkeypatch.setattr("leasehold.coordinator.data.queries.USER_QUERIES_MAX", 2)
+
+    async def work(office):
+        queries = Queries(office.writer, office.clock)
+        await office.execute(asked(4, CreateUser(name="admin", password="p")))
+        admin = await office.log_in("admin")
+        await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
+        await office.execute(asked(6, GrantRights(rights=(Right.SELECT,), on=OnTable(table=T), to="ann"), login=admin))
+        ann, other = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
+        table = office.catalog.find_table(T).id
+
+        async def agree(number, login):
+            await queries.agree(AgreeCutoff(cluster_id="c" * 32, login=login, table=table, query=f"{number:032x}"))
+
+        for number, login in ((1, ann), (9, other), (2, ann), (1, ann)):
+            await agree(number, login)
+        with pytest.raises(Refused, match="2 Spark queries of ann") as caught:
+            await agree(3, ann)
+        assert caught.value.code is ErrorCode.BUSY
+        await agree(1, other)
+        await agree(3, other)
 
     office_test(work)

@@ -21,6 +21,7 @@ from leasehold.core.words.messages import (
     TransferLeadership,
 )
 from leasehold.errors import Forbidden, Unauthenticated
+from leasehold.ids import TransactionId
 from leasehold.sql.parse import parse
 from tests.unit.core.access.rights_words import (
     ALTER,
@@ -106,16 +107,23 @@ def test_a_request_needs_exactly_these_rights(before, request_, needs):
             check_request(request_, given(before, *others, (ALTER, TABLE), (CREATE, TABLE), *elsewhere))
 
 
-@pytest.mark.parametrize("kind", [AbortTransaction, AskOutcome])
-def test_some_requests_need_a_login_alone(before, kind):
-    fields = {
-        AbortTransaction: {"cluster_id": "c", "transaction": TRANSACTION},
-        AskOutcome: {"cluster_id": "c", "statement": "4" * 32},
-    }[kind]
-    assert check_request(kind(login=TOKEN, **fields), before).name == "u"
+def test_an_outcome_needs_a_login_alone(before):
+    def ask(login):
+        return check_request(AskOutcome(login=login, cluster_id="c", statement="4" * 32), before)
+
+    assert ask(TOKEN).name == "u"
     for login in (None, NOBODY):
         with pytest.raises(Unauthenticated):
-            check_request(kind(login=login, **fields), before)
+            ask(login)
+
+
+def test_an_open_transaction_is_aborted_by_those_who_may_append_and_its_end_is_told_to_everybody(before):
+    abort = AbortTransaction(login=TOKEN, cluster_id="c", transaction=TRANSACTION)
+    with pytest.raises(Forbidden):
+        check_request(abort, given(before, (SELECT, TABLE)))
+    assert check_request(abort, given(before, (INSERT, TABLE))).name == "u"
+    unknown = AbortTransaction(login=TOKEN, cluster_id="c", transaction=TransactionId("9" * 32))
+    assert check_request(unknown, before).name == "u"
 
 
 def test_the_state_of_the_cluster_is_told_to_anybody(before):
