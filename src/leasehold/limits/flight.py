@@ -7,6 +7,8 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 TICKET_BYTES_MAX: Final = 1024 * 1024
 FLIGHT_BATCH_BYTES: Final = 8 * 1024 * 1024
 """A larger batch is divided into parts of about this size."""
+FLIGHT_BATCH_SMALL_BYTES: Final = 2 * 1024 * 1024
+"""Of all larger batches, a node reads and encodes one at a time."""
 FLIGHT_PART_BYTES: Final = 1024 * 1024
 """The usual size of messages with rows to a node; a larger row travels in pieces."""
 FLIGHT_MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -27,8 +29,8 @@ FLIGHT_SCANS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What the batches and messages of all scans take, about; further scans wait."""
 FLIGHT_SCANS_PATIENCE_NS: Final = SECOND_NS
 """While others wait, a scan is cancelled whose client takes nothing for this long."""
-FLIGHT_WRITES_MAX: Final = 32
-"""Segments that a node encodes or takes from peers at once; each holds a row group and queues to its peers."""
+FLIGHT_WRITES_MAX: Final = 64
+"""Segments that a node encodes or takes from peers at once; a single user has at most half of them."""
 FLIGHT_WAITS_MAX: Final = 256
 """Calls that wait for a revision which a node does not show yet."""
 FLIGHT_CALLERS_OPENING_MAX: Final = 8

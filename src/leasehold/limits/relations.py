@@ -93,6 +93,7 @@ assert (
 assert node_disk.REPAIRS_MAX >= node_disk.RESETS_MAX
 
 assert flight.FLIGHT_BATCH_BYTES < flight.FLIGHT_MESSAGE_BYTES_MAX
+assert flight.FLIGHT_PART_BYTES < flight.FLIGHT_BATCH_SMALL_BYTES, "rows of the usual size wait for nobody"
 assert 2 * flight.FLIGHT_STRANGERS_WAITING_MAX + flight.FLIGHT_CALLERS_WAITING_MAX < flight.FLIGHT_CALLS_MAX
 assert 2 * (flight.FLIGHT_READS_MAX + flight.FLIGHT_WRITES_MAX) + flight.FLIGHT_WAITS_MAX < flight.FLIGHT_CALLS_MAX
 assert 2 * requests.CALLS_PER_PEER_MAX <= flight.FLIGHT_CALLS_MAX, "no peer takes all calls of a node"

@@ -32,7 +32,10 @@ SEALS_WAIT_NS: Final = 2 * SECOND_NS
 """A commit waits for unknown seal keys of nodes until its leader is this old."""
 SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-"""Arrow data that an encoder holds before it writes a row group, even with fewer rows than ROW_GROUP_ROWS."""
+"""Arrow data that the encoders of a node hold together before one of them writes a row group with fewer rows than
+ROW_GROUP_ROWS."""
+ROW_GROUP_BYTES_MIN: Final = 1024 * 1024
+"""No encoder writes a smaller row group before its last one, however much the others hold."""
 PAGE_BYTES: Final = 1024 * 1024
 """Of a page of a column in a file, about: what Parquet's writer takes by default."""
 WRITE_ROWS_MAX: Final = 1_024

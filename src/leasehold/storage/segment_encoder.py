@@ -18,11 +18,13 @@ from leasehold.limits.segments import (
     ENCODER_BATCHES_MAX,
     PAGE_BYTES,
     ROW_GROUP_BYTES,
+    ROW_GROUP_BYTES_MIN,
     ROW_GROUP_ROWS,
     SEGMENT_BYTES_MAX,
     WRITE_ROWS_MAX,
 )
 from leasehold.storage.chunk_sink import ChunkSink
+from leasehold.storage.row_room import RowRoom
 from leasehold.storage.schema import arrow_schema, count_true, physical_name
 from leasehold.storage.statistics import column_statistics
 
@@ -32,8 +34,9 @@ class SegmentEncoder:
 
     `in_format` says how the file names its columns: segments by the newest format, files for people by column names.
     `write` gets the bytes of the file in order, in chunks of mostly FORWARD_CHUNK_BYTES, never more. At most one row
-    group is in memory, of `row_group_rows` rows or about ROW_GROUP_BYTES. An error of `write` is raised by the method
-    that called it. After any error nothing more is handed on, and only `abort` may follow.
+    group is in memory, of `row_group_rows` rows or about ROW_GROUP_BYTES; it is smaller while the encoders that share
+    `room` hold much together. An error of `write` is raised by the method that called it. After any error nothing more
+    is handed on, and only `abort` may follow.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class SegmentEncoder:
         in_format: SegmentFormat = SegmentFormat.FIELD_IDS,
         row_group_rows: int = ROW_GROUP_ROWS,
         bytes_max: int = SEGMENT_BYTES_MAX,
+        room: RowRoom | None = None,
     ) -> None:
         assert 1 <= row_group_rows <= ROW_GROUP_ROWS
         self._fields = tuple(fields)
@@ -51,6 +55,7 @@ class SegmentEncoder:
         self._format = in_format
         self._names = [physical_name(one, in_format) for one in fields]
         self._row_group_rows = row_group_rows
+        self._room = room or RowRoom(ROW_GROUP_BYTES)
         self._sink = ChunkSink(write, bytes_max)
         # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
@@ -93,7 +98,7 @@ class SegmentEncoder:
     def abort(self) -> None:
         """Drops everything; nothing more is handed on. Idempotent, and without effect on a finished segment."""
         self._sink.close()
-        self._pending.clear()
+        self._forget()
 
     def _hold(self, batch: pa.RecordBatch) -> None:
         if self._pending_rows + batch.num_rows > self._row_group_rows:
@@ -101,8 +106,10 @@ class SegmentEncoder:
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes
+        self._room.add(batch.nbytes)
         self.rows += batch.num_rows
-        if self._pending_rows >= self._row_group_rows or self._pending_bytes >= ROW_GROUP_BYTES:
+        is_large = self._pending_bytes >= ROW_GROUP_BYTES_MIN and self._room.is_full
+        if self._pending_rows >= self._row_group_rows or is_large:
             self._write_row_group()
         elif len(self._pending) > ENCODER_BATCHES_MAX:
             self._pending = [pa.concat_batches(self._pending)]
@@ -115,6 +122,10 @@ class SegmentEncoder:
         writer.write_table(rows.rename_columns(self._names), row_group_size=self._row_group_rows)
         # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
         self._with_nan.update(place for place in self._floats if count_true("is_nan", rows.column(place)))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._room.add(-self._pending_bytes)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def _open(self) -> pq.ParquetWriter:

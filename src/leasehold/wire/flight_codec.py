@@ -8,7 +8,9 @@ On the way out the header is padded: in a client's memory, behind what gRPC puts
 multiple of 64 bytes. Then pyarrow hands out aligned buffers without a copy.
 """
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -16,13 +18,14 @@ import pyarrow as pa
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import (
+    FLIGHT_BATCH_SMALL_BYTES,
     FLIGHT_FIELDS_MAX,
     FLIGHT_HEADER_BYTES_MAX,
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_PART_BYTES,
     FLIGHT_RECEIVED_BYTES_MAX,
 )
-from leasehold.wire.ipc_header import check_record_batch
+from leasehold.wire.ipc_header import record_batch_bytes
 
 CONTINUATION: Final = b"\xff\xff\xff\xff"
 """Begins each message of Arrow's stream format, before the length of its header."""
@@ -134,10 +137,23 @@ def read_schema(header: memoryview) -> pa.Schema:
         raise malformed("a schema that Arrow can't read") from error
 
 
-def read_batch(data: Data, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch, in memory of its own, its buffers aligned. Its sizes hold; its values are not validated. Raises
-    `Refused`: ROWS_DO_NOT_FIT for what would take more memory than a message may, BAD_MESSAGE."""
-    check_record_batch(data.header, data.body)
+LARGE_BATCHES: Final = threading.Lock()
+"""Held while a large batch is in memory."""
+
+
+@contextmanager
+def reading_batch(data: Data, schema: pa.Schema) -> Generator[pa.RecordBatch]:
+    """The batch, in memory of its own, its buffers aligned. Its sizes hold; its values are not validated.
+
+    Batches over FLIGHT_BATCH_SMALL_BYTES are read one at a time: each may be few bytes until it is decompressed. Raises
+    `Refused`: ROWS_DO_NOT_FIT for what would take more memory than a message may, BAD_MESSAGE.
+    """
+    is_large = record_batch_bytes(data.header, data.body) > FLIGHT_BATCH_SMALL_BYTES
+    with LARGE_BATCHES if is_large else nullcontext():
+        yield _read_batch(data, schema)
+
+
+def _read_batch(data: Data, schema: pa.Schema) -> pa.RecordBatch:
     try:
         message = pa.ipc.read_message(pa.py_buffer(_encapsulated(data.header, data.body)))
         batch = pa.ipc.read_record_batch(message, schema)

@@ -6,7 +6,7 @@ read it takes STREAM_WINDOW_BYTES.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -46,10 +46,10 @@ from leasehold.wire.flight_codec import (
     announced_bytes,
     is_announced,
     malformed,
-    read_batch,
     read_data,
     read_fields,
     read_schema,
+    reading_batch,
     write_field,
     write_schema,
 )
@@ -163,15 +163,16 @@ class Incoming:
         self._call.taken()
         return read_schema(self._begin.header)
 
-    def __iter__(self) -> Iterator[Sent]:
-        schema = self.schema
+    def __iter__(self) -> Generator[Sent]:
         for message in self._call.rest():
             data = read_data(message)
             if data.metadata is not None and is_announced(data.metadata):
                 data = read_data(self._joined(announced_bytes(data.metadata)))
             if not data.header and data.metadata is None:
                 raise malformed("a message without rows and without metadata")
-            yield Sent(read_batch(data, schema) if data.header else None, data.metadata)
+            with reading_batch(data, self.schema) if data.header else nullcontext() as batch:
+                yield Sent(batch, data.metadata)
+                del batch  # it may be large, and the next message may be long in coming
 
     def _joined(self, size: int) -> bytearray:
         """A message of so many bytes from its pieces."""
@@ -321,9 +322,7 @@ class _Methods(grpc.GenericRpcHandler):
                 fail(context, told(error))
             except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
                 self._on_fault(fault)
-                opaque = Indefinite(
-                    "the node failed on this request", code=ErrorCode.INTERNAL, hint="the node's log says why"
-                )
+                opaque = Indefinite("the node failed on this request", code=ErrorCode.INTERNAL, hint="its log says why")
                 fail(context, told(opaque))
 
     @contextmanager

@@ -61,8 +61,8 @@ class _Table(NamedTuple):
         return struct.unpack_from(kind, self.buffer, place)[0]
 
 
-def check_record_batch(header: memoryview, body: memoryview) -> None:
-    """Raises `Refused`: ROWS_DO_NOT_FIT for a batch that would take more than FLIGHT_MESSAGE_BYTES_MAX once it is read,
+def record_batch_bytes(header: memoryview, body: memoryview) -> int:
+    """What the batch takes in memory once it is read. Raises `Refused`: ROWS_DO_NOT_FIT over FLIGHT_MESSAGE_BYTES_MAX,
     BAD_MESSAGE for what is no record batch."""
     try:
         claimed = _claimed_bytes(header, body)
@@ -74,6 +74,7 @@ def check_record_batch(header: memoryview, body: memoryview) -> None:
             code=ErrorCode.ROWS_DO_NOT_FIT,
             hint="send the rows in smaller batches, and keep large values in files of their own",
         )
+    return claimed
 
 
 def _claimed_bytes(header: memoryview, body: memoryview) -> int:

@@ -1,5 +1,6 @@
 import gc
 import hashlib
+import io
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.limits.segments import ENCODER_BATCHES_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
+from leasehold.storage.row_room import RowRoom
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import Most, read_segment, verify_segment
 from leasehold.storage.segment_encoder import SegmentEncoder
@@ -346,3 +348,27 @@ def test_a_wide_table_is_read_in_batches_of_fewer_rows(tmp_path: Path) -> None:
     assert [one.num_rows for one in read_segment(path, MIXED, most=Most(values=50))] == [10] * 10
     assert [one.num_rows for one in read_segment(path, MIXED[:1], most=Most(values=50))] == [50] * 2
     assert {one.num_rows for one in read_segment(path, MIXED, most=Most(values=1))} == {1}
+
+
+def test_encoders_that_together_hold_much_write_smaller_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.storage.segment_encoder.ROW_GROUP_BYTES_MIN", 1)
+    room, groups = RowRoom(1_000_000), []
+    for held in (0, 1_000_000):
+        room.add(held)
+        chunks: list[bytes] = []
+        encoder = SegmentEncoder(MIXED, chunks.append, room=room)
+        for _ in range(3):
+            encoder.write(mixed(100))
+        encoder.finish()
+        groups.append(pq.ParquetFile(io.BytesIO(b"".join(chunks))).num_row_groups)
+    assert groups == [1, 3]
+
+
+def test_rows_leave_the_room_once_they_are_written_or_dropped() -> None:
+    room = RowRoom(1)
+    for end in ("finish", "abort"):
+        encoder = SegmentEncoder(MIXED, len, room=room)
+        encoder.write(mixed(100))
+        assert room.is_full
+        getattr(encoder, end)()
+        assert not room.is_full

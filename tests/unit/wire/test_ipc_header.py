@@ -9,10 +9,16 @@ import pytest
 
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX
-from leasehold.wire.flight_codec import Data, read_batch
-from leasehold.wire.ipc_header import check_record_batch
+from leasehold.wire import flight_codec
+from leasehold.wire.flight_codec import Data, reading_batch
+from leasehold.wire.ipc_header import record_batch_bytes
 
 MIB = 1024 * 1024
+
+
+def read_batch(data, schema):
+    with reading_batch(data, schema) as batch:
+        return batch
 
 
 def parts_of(message: pa.Buffer) -> tuple[memoryview, memoryview]:
@@ -35,7 +41,7 @@ def parts(batch: pa.RecordBatch, **options: Any) -> tuple[memoryview, memoryview
 
 def refusal(header: memoryview | bytes, body: memoryview | bytes) -> Refused:
     with pytest.raises(Refused) as caught:
-        check_record_batch(memoryview(header), memoryview(body))
+        record_batch_bytes(memoryview(header), memoryview(body))
     return caught.value
 
 
@@ -49,7 +55,7 @@ def test_an_honest_batch_passes_and_is_read(codec: str | None) -> None:
         {"k": range(1_000), "s": ["x" * 50] * 1_000, "n": [None] * 999 + [1.5], "b": [True, None] * 500}
     )
     header, body = parts(batch, compression=codec)
-    check_record_batch(header, body)
+    record_batch_bytes(header, body)
     assert read_batch(data(header, body), batch.schema).equals(batch)
 
 
@@ -129,3 +135,15 @@ def test_the_repository_has_no_second_reader_of_headers() -> None:
     source = Path(__file__).parents[3] / "src" / "leasehold"
     users = [path.name for path in source.rglob("*.py") if "read_record_batch" in path.read_text()]
     assert users == ["flight_codec.py"]
+
+
+def test_large_batches_are_read_one_at_a_time(monkeypatch):
+    batch = pa.record_batch({"a": ["x" * 100]})
+    message = pa.ipc.read_message(batch.serialize())
+    sent = Data(None, memoryview(message.metadata), None, memoryview(message.body))
+    for small_bytes, is_alone in ((1_000, False), (10, True)):
+        monkeypatch.setattr(flight_codec, "FLIGHT_BATCH_SMALL_BYTES", small_bytes)
+        with reading_batch(sent, batch.schema) as read:
+            assert read.equals(batch)
+            assert flight_codec.LARGE_BATCHES.locked() == is_alone
+        assert not flight_codec.LARGE_BATCHES.locked()

@@ -129,7 +129,7 @@ class Appends(Generic[B]):
         # Before it takes a place: a client that may not write keeps nobody out.
         await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
         admitted = self._admit(ticket)
-        with self._writing.one():
+        with self._writing.one(admitted.user):
             return await self._write(ticket, admitted, incoming)
 
     async def _write(self, ticket: WriteTicket, admitted: AdmittedWrite, incoming: RowStream[B]) -> StagedSegment:
@@ -223,6 +223,7 @@ async def _take_rows(incoming: RowStream[B], encoder: Encoder[B]) -> None:
                 return
             rows += piece.num_rows
             await encoder.write(piece)
+            del piece  # the encoder alone knows how long it needs the rows
     raise _cut_off()
 
 

@@ -5,6 +5,7 @@ gave for this step: `docs/protocols.md` has the table of all paths. Other reads 
 for the guard, or word an error.
 """
 
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
@@ -14,7 +15,7 @@ from leasehold.core.data.runtime import Runtime
 from leasehold.core.lease.holder import NO_LEASE, Pass, PublishedView, guard
 from leasehold.core.membership.generations import generation_changed, generation_of
 from leasehold.core.membership.identity import hash_secret
-from leasehold.core.words.records import BucketRecord, NodeRecord, TableRecord, UseState
+from leasehold.core.words.records import BucketRecord, NodeRecord, PrincipalRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import (
@@ -24,6 +25,7 @@ from leasehold.ids import (
     Incarnation,
     NodeId,
     ObjectId,
+    PrincipalId,
     Revision,
     SegmentId,
     Session,
@@ -54,30 +56,36 @@ class Serving(PublishedView[Catalog], Protocol):
 
 
 class Slots:
-    """At most `most` of `what` at once."""
+    """At most `most` of `what` at once. A user who holds as many as are free gets no more, so nobody takes the last."""
 
     def __init__(self, runtime: Runtime, what: str, most: int) -> None:
         self._lock = runtime.condition()
         self._what = what
         self._most = most
         self._free = most
+        self._held = Counter[PrincipalId | None]()
 
     @contextmanager
-    def one(self) -> Generator[None]:
-        """Holds a slot. Raises `Refused` with code BUSY if none is free."""
+    def one(self, user: PrincipalRecord | None = None) -> Generator[None]:
+        """Holds a slot. Raises `Refused` with code BUSY if none is free, for this user."""
+        holder = None if user is None else user.id
         with self._lock:
-            if not self._free:
+            held = self._held[holder] if user is not None else 0
+            if self._free <= held:
+                of_one = f" of {user.name}, and leaves as many to others" if user is not None and held else ""
                 raise Refused(
-                    f"this node already has {self._most} {self._what}, which is its limit",
+                    f"this node already has {held or self._most} {self._what}{of_one}, which is its limit",
                     code=ErrorCode.BUSY,
                     hint="another replica may serve; or try again with fewer streams at once",
                 )
             self._free -= 1
+            self._held[holder] += 1
         try:
             yield
         finally:
             with self._lock:
                 self._free += 1
+                self._held[holder] -= 1
 
 
 class Requests:

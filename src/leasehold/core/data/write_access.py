@@ -12,7 +12,7 @@ from leasehold.core.data.requests import Serving, assigned_bucket, check_node, t
 from leasehold.core.data.seals import sealed
 from leasehold.core.replicas.replication import holders_needed
 from leasehold.core.words import messages
-from leasehold.core.words.records import TableRecord, TransactionRecord, TransactionState
+from leasehold.core.words.records import PrincipalRecord, TableRecord, TransactionRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
@@ -36,11 +36,13 @@ class AdmittedWrite(NamedTuple):
     """The number of its write transaction."""
     min_in_sync: int
     """How many holders the commit will ask for."""
+    user: PrincipalRecord | None
+    """Who writes; None in a cluster without users."""
 
 
 def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> AdmittedWrite:
     """Whether `view`, which has passed the guard, lets `node` take these rows."""
-    check_append(ticket.login, ticket.table, ticket.transaction, view)
+    user = check_append(ticket.login, ticket.table, ticket.transaction, view)
     table = table_in_use(view, ticket.table)
     if not 1 <= ticket.schema_version <= table.schema_version:
         raise Refused(
@@ -59,7 +61,7 @@ def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> Ad
     others = [one for one in bucket.replicas if one != node]
     peers = [Peer(one, view.nodes[one].address, view.nodes[one].name) for one in others if one in view.nodes]
     assert view.settings is not None, "a cluster with tables has settings"
-    return AdmittedWrite(view, table, peers, record.order, holders_needed(view.settings, table))
+    return AdmittedWrite(view, table, peers, record.order, holders_needed(view.settings, table), user)
 
 
 def forward_ticket(ticket: messages.WriteTicket, admitted: AdmittedWrite, serving: Serving) -> messages.ForwardTicket:

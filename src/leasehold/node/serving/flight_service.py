@@ -1,6 +1,7 @@
 """A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from leasehold.core.words.codec import decode_message, encode
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
-from leasehold.limits.segments import BATCH_ROWS, SCAN_FIRST_BYTES_MAX, SCHEMA_WAIT_NS
+from leasehold.limits.segments import BATCH_ROWS, ROW_GROUP_BYTES, SCAN_FIRST_BYTES_MAX, SCHEMA_WAIT_NS
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.segment_files import LocalFiles, LocalSegments
 from leasehold.node.disk.space import noting
@@ -28,6 +29,7 @@ from leasehold.node.serving.peers import FlightPeers
 from leasehold.node.serving.scrubs import Scrubs
 from leasehold.node.serving.streams import IncomingRows, ParquetEncoder, incoming_bytes
 from leasehold.storage.files import SegmentFiles
+from leasehold.storage.row_room import RowRoom
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, bytes_batch, read_ticket, report
@@ -82,7 +84,7 @@ class NodeFlight:
         self._appends = Appends(
             requests,
             local,
-            ParquetEncoder,
+            partial(ParquetEncoder, room=RowRoom(ROW_GROUP_BYTES)),
             Peers(runtime, FlightPeers(tls)),
             writes_max=limits.writes_max,
             forward_limits=limits.forward,

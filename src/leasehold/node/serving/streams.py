@@ -1,6 +1,7 @@
 """The input of an append from a Flight stream: rows of a client, or a segment's bytes from a peer."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.storage.conformance import realign, written_fields
+from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
 from leasehold.wire.flight_server import Incoming
@@ -31,20 +33,25 @@ class IncomingRows:
 
     async def pieces(self) -> AsyncGenerator[pa.RecordBatch | RowsEnd]:
         """The rows, then the client's message that these were all."""
-        for sent in self._incoming:
-            if sent.batch is not None:
-                for part in parts(sent.batch, FLIGHT_BATCH_BYTES):
-                    yield part
-            if sent.metadata is not None:
-                yield expect(RowsEnd, sent.metadata)
+        with closing(iter(self._incoming)) as incoming:
+            for sent in incoming:
+                if sent.batch is not None:
+                    for part in parts(sent.batch, FLIGHT_BATCH_BYTES):
+                        # A slice would keep the whole batch in memory until the encoder has written it.
+                        yield part if part is sent.batch else pa.concat_batches([part])
+                        del part
+                metadata = sent.metadata
+                del sent  # frees the batch while the next one is waited for
+                if metadata is not None:
+                    yield expect(RowsEnd, metadata)
 
 
 class ParquetEncoder:
     """Implements `core.data.appends.Encoder`. Bytes are passed to `hand_on` while Arrow encodes more."""
 
-    def __init__(self, fields: Sequence[Field], hand_on: HandOn) -> None:
+    def __init__(self, fields: Sequence[Field], hand_on: HandOn, *, room: RowRoom) -> None:
         self._fields = fields
-        self._encoder: Final = SegmentEncoder(fields, lambda chunk: run(hand_on(chunk)))
+        self._encoder: Final = SegmentEncoder(fields, lambda chunk: run(hand_on(chunk)), room=room)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Encodes rows of a client, adapted to the columns."""
