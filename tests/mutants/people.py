@@ -74,7 +74,7 @@ MUTANTS = (
         name="appends without a right",
         invariant="INV-RIGHT-1",
         rule="an append is decided on INSERT, at its beginning and at its end",
-        edits=(Edit("admit_write", "check_append(ticket.login, ticket.table, ticket.transaction, view)", ""),),
+        edits=(Edit("admit_write", "check_append(ticket.login, ticket.table, ticket.transaction, view)", "None"),),
         hunters=(f"{NODE}::test_an_append_needs_a_login_and_insert",),
         unseen="the invariant is about batches of scans",
     ),

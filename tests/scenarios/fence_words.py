@@ -131,7 +131,7 @@ class CutOff:
     schema = pa.schema([])
 
     def __iter__(self):
-        return iter(())
+        yield from ()
 
 
 def refusal(call):

@@ -26,6 +26,7 @@ from leasehold.limits.flight import (
     FLIGHT_RECEIVED_BYTES_MAX,
 )
 from leasehold.wire.ipc_header import record_batch_bytes
+from leasehold.wire.memory import give_back_memory
 
 CONTINUATION: Final = b"\xff\xff\xff\xff"
 """Begins each message of Arrow's stream format, before the length of its header."""
@@ -151,6 +152,8 @@ def reading_batch(data: Data, schema: pa.Schema) -> Generator[pa.RecordBatch]:
     is_large = record_batch_bytes(data.header, data.body) > FLIGHT_BATCH_SMALL_BYTES
     with LARGE_BATCHES if is_large else nullcontext():
         yield _read_batch(data, schema)
+        if is_large:
+            give_back_memory()
 
 
 def _read_batch(data: Data, schema: pa.Schema) -> pa.RecordBatch:
