@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.words.messages import Receipt
 from leasehold.spark import session
 from leasehold.spark.types import spark_schema
+from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.spark.kinds import EVERY_TYPE, rows
 
@@ -36,20 +38,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             one.add_marker(pytest.mark.timeout(WHOLE_SECONDS))
 
 
-def pytest_exception_interact(report: pytest.TestReport) -> None:
-    """After a failed test: shows where its tasks are and ends them, since they would hold the places of later tests."""
+def pytest_exception_interact(node: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Ends the run after a test that took too long, and shows where its tasks are.
+
+    Spark still works on what it was asked, and answers each thread in order: every later test would take too long.
+    """
     context: Any = SparkContext._active_spark_context
-    if context is not None:
-        started = psutil.Process(context._gateway.proc.pid).children(recursive=True)
-        workers = [one for one in started if "pyspark.daemon" in one.cmdline()]
-        for one in workers:
-            one.send_signal(signal.SIGUSR1)
-        context.cancelAllJobs()
-        for one in workers:
-            one.kill()
-        psutil.wait_procs(workers, timeout=10)
+    if context is not None and call.excinfo is not None and "Timeout" in call.excinfo.exconly():
+        java = psutil.Process(context._gateway.proc.pid)
+        for one in java.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it may end at any time
+                if "pyspark.daemon" in one.cmdline():
+                    one.send_signal(signal.SIGUSR1)
+                    sleep_ns(100_000_000)  # so that they do not write at once
+        java.kill()
+        context._gateway.proc.wait()
         stacks = Path(os.environ[STACKS_VARIABLE]).read_text()
         report.sections.append(("Spark's Python workers", stacks[-STACKS_SHOWN:]))
+        node.session.shouldfail = f"{node.name} took too long"
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +76,9 @@ def spark(running: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> 
             # Four attempts per task: a local session has one unless its master says so.
             spark = session("leasehold-tests", cluster=running.directory, master="local[2,4]", **settings)
         yield spark
-        spark.stop()
+        context: Any = spark.sparkContext
+        if context._gateway.proc.poll() is None:
+            spark.stop()
 
 
 @pytest.fixture(scope="session")
