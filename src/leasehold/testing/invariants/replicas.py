@@ -85,7 +85,9 @@ def _wrong(
     if bucket.retired and not waits:
         return f"still lies on {sorted(bucket.retired)}"
     known = replicas.union(bucket.retired if waits else ())
-    other = next((one for one in segments if not replicas <= set(one.holders) <= known), None)
+    # A lost machine stays a replica where there are fewer machines than replicas are wanted.
+    there = replicas & racks.keys()
+    other = next((one for one in segments if not there <= set(one.holders) <= known), None)
     return None if other is None else f"is on {sorted(replicas)}, its segment {other.id} on {sorted(other.holders)}"
 
 
