@@ -238,7 +238,8 @@ class Ground:
         assert max(by_all.values()) < grown_by_all_max, f"memory grew by {by_all} bytes since the first attack"
         logged = {name: size - logged_bytes[name] for name, size in self._logged_bytes().items()}
         assert max(logged.values()) < LOGGED_BYTES_MAX, f"logs grew by {logged} bytes"
-        assert [one.failed for one in during if one.failed] == []
+        failed = [one.failed for one in during if one.failed]
+        assert not failed, f"{len(failed)} of {len(during)} rounds failed, the first one so: {failed[0]}"
         bound_ns = figures.slowest_ns_max
         assert slowest_ns <= bound_ns, f"the honest client waited for {slowest_ns} ns, more than {bound_ns} ns"
 

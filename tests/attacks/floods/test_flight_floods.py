@@ -140,11 +140,11 @@ def test_silent_calls_of_a_user_at_another_address(ground: Ground, scale: int) -
 
 @pytest.mark.parametrize("method", ["DoGet", pytest.param("DoPut", marks=pytest.mark.long)])
 def test_first_messages_that_never_come_whole(ground: Ground, scale: int, method: str) -> None:
-    """Each lacks its last byte. One node bears them all."""
+    """Each lacks its last byte. One node bears them all, on no more connections than one address may have."""
     size, count = FLIGHT_RECEIVED_BYTES_MAX, 120 * scale
     with (
         ground.attacked(),
-        unfinished_calls(ground.connection, ground.nodes()[0], SERVICE + method, size, count) as keep_going,
+        unfinished_calls(ground.connection, ground.nodes()[0], SERVICE + method, size, count, scale) as keep_going,
     ):
         keep_going(count // 2 if scale == 1 else 0)
 
