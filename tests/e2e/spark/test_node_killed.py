@@ -1,6 +1,5 @@
 """A node dies while Spark writes, and while Spark reads."""
 
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,14 +9,11 @@ from pyspark.sql import SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.spark import table
-from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.spark.holding import once, until_there
 from tests.e2e.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
-
-KILLED_SECONDS = 200
-"""By when the first tasks run, also on a busy machine, and the victim is dead. They go on after that in any case."""
 
 
 def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
@@ -26,27 +22,19 @@ def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
     cluster.sql("CREATE TABLE e2e.survived (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
     writing, killed = tmp_path / "writing", tmp_path / "killed"
 
+    held = until_there(killed)
+
     def hesitate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Runs in a worker, which can import the product but not the tests.
 
         for batch in batches:
             yield batch
             writing.touch()
-            for _ in range(KILLED_SECONDS * 50):
-                if not killed.exists():
-                    sleep_ns(20_000_000)
+            held()
 
     frame = spark.range(50_000, numPartitions=2).mapInArrow(hesitate, "id bigint")
 
-    def kill() -> None:
-        try:
-            wait_until(writing.exists, seconds=KILLED_SECONDS)
-            running.kill("node-1")
-        finally:
-            killed.touch()
-
-    thread = threading.Thread(target=kill)
-    thread.start()
+    thread = once(writing.exists, lambda: running.kill("node-1"), killed)
     frame.write.format("leasehold").option("table", "e2e.survived").mode("append").save()
     thread.join()
     assert killed.exists()

@@ -1,7 +1,6 @@
 """Spark reads and writes a table whose schema changes: files of every age, defaults, DELETE, rewriting, drops."""
 
 import datetime
-import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,14 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.spark import table
-from leasehold.wire.clock import sleep_ns
+from tests.e2e.spark.holding import once, until_there
 from tests.e2e.spark.test_write import append
-from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.spark
-
-HELD_SECONDS = 200
-"""By when the DELETE has returned, also on a busy machine. The tasks go on after that in any case."""
 
 
 def values(frame: DataFrame) -> list[tuple[object, ...]]:
@@ -107,26 +102,21 @@ def test_a_query_whose_tasks_cross_a_delete_ends_and_its_frame_can_be_queried_ag
     assert frame.rdd.getNumPartitions() > first, "some tasks come later"
     have_read, deleted = [tmp_path / f"read-{number}" for number in range(first)], tmp_path / "deleted"
 
+    until_deleted = until_there(deleted)
+
     def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
         read = list(batches)
         if number < first:
             have_read[number].touch()
-            for _ in range(HELD_SECONDS * 50):
-                if not deleted.exists():
-                    sleep_ns(20_000_000)
+            until_deleted()
         yield from read
 
     def delete() -> None:
-        try:
-            wait_until(lambda: all(one.exists() for one in have_read), seconds=HELD_SECONDS)
-            with Cluster(cluster.address, tls=cluster.trusted) as other:
-                other.sql("DELETE FROM e2e.crossed WHERE id >= 10")
-        finally:
-            deleted.touch()
+        with Cluster(cluster.address, tls=cluster.trusted) as other:
+            other.sql("DELETE FROM e2e.crossed WHERE id >= 10")
 
-    deleting = threading.Thread(target=delete)
-    deleting.start()
+    deleting = once(lambda: all(one.exists() for one in have_read), delete, deleted)
     with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
         frame.mapInArrow(held, "id long").collect()
     deleting.join()

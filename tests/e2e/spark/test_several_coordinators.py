@@ -1,6 +1,5 @@
 """Spark with several coordinators, of which it was given two addresses: one is dead, and the leader dies too."""
 
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,16 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from leasehold.client.locate import read_cluster_file
 from leasehold.local.etcd import PROGRAM_VARIABLE
 from leasehold.spark import session, table
-from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.several_coordinators import present_leader
-from tests.e2e.waiting import wait_until
+from tests.e2e.spark.holding import once, until_there
 from tests.etcd_cluster import etcd_program
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(300)]
-
-KILLED_SECONDS = 200
-"""By when the first tasks run, also on a busy machine, and the victim is dead. They go on after that in any case."""
 
 
 @pytest.fixture
@@ -61,23 +56,15 @@ def test_the_first_address_is_dead_and_the_leader_dies_between_planning_and_runn
 
     opened, killed = tmp_path / "opened", tmp_path / "killed"
 
+    held = until_there(killed)
+
     def hesitate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Runs in a worker, which can import the product but not the tests.
         opened.touch()
-        for _ in range(KILLED_SECONDS * 50):
-            if not killed.exists():
-                sleep_ns(20_000_000)
+        held()
         yield from batches
 
-    def kill() -> None:
-        try:
-            wait_until(opened.exists, seconds=KILLED_SECONDS)
-            several.kill(leader)
-        finally:
-            killed.touch()
-
-    thread = threading.Thread(target=kill)
-    thread.start()
+    thread = once(opened.exists, lambda: several.kill(leader), killed)
     append(spark.range(100, 200).mapInArrow(hesitate, "id bigint"))
     thread.join()
     assert sorted(row["id"] for row in planned.collect()) == list(range(10, 100))
