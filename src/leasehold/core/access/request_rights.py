@@ -56,7 +56,7 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             need(user, Right.ALTER, (CLUSTER,), catalog)
         case messages.AbortTransaction(transaction=transaction):
             record = catalog.transactions.get(transaction)
-            # How a transaction ended is told to its writer even after a REVOKE.
+            # To abort one that has ended only tells how it ended. Its writer may ask for that after a REVOKE too.
             if record is not None and record.state is TransactionState.OPEN:
                 _check_appended(user, record.table, catalog)
         case messages.Execute() | messages.AskOutcome():
