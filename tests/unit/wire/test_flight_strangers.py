@@ -196,15 +196,19 @@ def test_no_bytes_are_taken_of_calls_that_wait(served: Served, monkeypatch: pyte
         return answer(ticket, caller)
 
     monkeypatch.setattr(served.service, "get", get)
-    with served.raw() as channel, ThreadPoolExecutor(16) as pool:
-        message = write_field(1, bytes(TICKET_BYTES_MAX))
-        made = [pool.submit(call, channel, "DoGet", message) for _ in range(16)]
-        for _ in range(FLIGHT_STRANGERS_OPENING_MAX):
+    message = write_field(1, bytes(TICKET_BYTES_MAX))
+    with served.raw() as channel, ThreadPoolExecutor(FLIGHT_STRANGERS_OPENING_MAX) as pool:
+        inside = [pool.submit(call, channel, "DoGet", message) for _ in range(FLIGHT_STRANGERS_OPENING_MAX)]
+        for _ in inside:
             assert begun.acquire(timeout=30)
-        assert not begun.acquire(blocking=False), "others wait outside"
+        # Only once all are decided on may another wait: it would hurry those that still send.
+        waits = channel.stream_stream(SERVICE + "DoGet")(iter([message]), timeout=1)
+        assert status(lambda: list(waits)) is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert not begun.acquire(blocking=False), "it waits outside"
         decided.set()
-        for one in made:
+        for one in inside:
             assert len(one.result()) == 1
+        assert len(call(channel, "DoGet", message)) == 1
 
 
 def test_a_server_stops_at_once_where_calls_have_sent_nothing() -> None:
