@@ -25,8 +25,8 @@ MUTANTS = (
         rule="the guard runs again before each batch",
         fact="guard only at the start",
         edits=(
-            Edit("_Looking.passed", "return (passed, self.entry)", "self.first = passed; ..."),
-            Edit("_Looking.passed", "self._requests.guarded(self._bucket)", "vars(self).get('first') or ..."),
+            Edit("Looking.passed", "return (passed, self.entry)", "self.first = passed; ..."),
+            Edit("Looking.passed", "self._requests.guarded(self._bucket)", "vars(self).get('first') or ..."),
         ),
         hunters=("tests/unit/node/serving/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
     ),
@@ -70,7 +70,7 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="a vault that has applied what a view does not show says nothing for it",
         edits=(
-            Edit("_Looking.look", "stored.applied <= view.revision", "True"),
+            Edit("Looking.look", "stored.applied <= view.revision", "True"),
             Edit(
                 "entry_at",
                 "assert stored.applied <= view.revision, 'the vault holds nothing that the view does not show'",
@@ -88,7 +88,7 @@ MUTANTS = (
         rule="what a view says of a segment is read again once its bucket has changed",
         edits=(
             Edit(
-                "_Looking.knows",
+                "Looking.knows",
                 "self._marks is not None and self._marks[0] is segments and self._marks[1] is replaced",
                 "self._marks is not None",
             ),

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 
 import msgspec
 
@@ -32,6 +33,7 @@ from leasehold.node.disk.reconciler import Reconciler
 from leasehold.node.disk.space import watch_space
 from leasehold.node.serving.flight_service import NodeFlight
 from leasehold.storage.files import SegmentFiles
+from leasehold.storage.local_links import FOLDER
 from leasehold.storage.servelog import ServeLog
 from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.vault.faults import vault_kind
@@ -96,7 +98,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
         published.disk_full = True
 
     vault.on_full = found_full
-    ending = Ending(channel, () if tls is None else tls.now().for_supervisor())
+    ending = Ending(channel, directory / FOLDER, () if tls is None else tls.now().for_supervisor())
     vault.on_disk_error = ending.disk_fails
     files = SegmentFiles(directory)
     files.open()
@@ -154,6 +156,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             group.create_task(agent.run())
             group.create_task(reconciler.run())
             group.create_task(scrub(vault, clock, published))
+            group.create_task(flight.sweep_local(clock))
             group.create_task(watch_space(directory, published, clock))
             await serve_until_stopped(
                 group,
@@ -173,8 +176,9 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
 class Ending:
     """Hands the supervisor what it has to send once this process has ended."""
 
-    def __init__(self, channel: SupervisorChannel | None, tls: tuple[str, ...] = ()) -> None:
+    def __init__(self, channel: SupervisorChannel | None, links: Path, tls: tuple[str, ...] = ()) -> None:
         self._channel = channel
+        self._links = str(links.absolute())
         self._tls = tls
         self._last: tuple[tuple[str, ...], ReportProcessEnd] | None = None
 
@@ -182,7 +186,7 @@ class Ending:
         self._last = coordinators, report
         if self._channel is not None:
             self._channel.hand_over(
-                coordinators, prepared_answer(ProcessEndReported()), prepared_call(report), self._tls
+                coordinators, prepared_answer(ProcessEndReported()), prepared_call(report), self._tls, self._links
             )
 
     def disk_fails(self) -> None:

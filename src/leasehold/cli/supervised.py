@@ -64,11 +64,12 @@ class SupervisorChannel:
         return self._end
 
     def hand_over(
-        self, addresses: tuple[str, ...], acceptance: bytes, request: bytes, tls: tuple[str, ...] = ()
+        self, addresses: tuple[str, ...], acceptance: bytes, request: bytes, tls: tuple[str, ...] = (), links: str = ""
     ) -> None:
         """What to send to these coordinators once this process has ended, and which bytes accept it. Over `tls`: the
-        name in their certificates, the file of the roots, and that of this process's certificate and key."""
-        words = " ".join(addresses), acceptance.hex(), "\0".join(tls)
+        name in their certificates, the file of the roots, and that of this process's certificate and key. `links` is a
+        folder to take away first."""
+        words = " ".join(addresses), acceptance.hex(), "\0".join(tls), links
         record = b"\n".join((*(os.fsencode(one) for one in words), request))
         with contextlib.suppress(OSError):  # the supervisor is gone, or hangs and has the older ones
             os.write(self._end, record)

@@ -8,7 +8,8 @@ ended, the bytes of the answer that accepts them, and whom to send them to. Each
 | event                                  | what the supervisor does                                           |
 | SIGTERM or SIGINT                      | passes it on; once the child has ended, ends as the child did      |
 | SIGHUP                                 | passes it on                                                       |
-| the child has ended                    | sends the report until it is accepted, for about 6 s at most; then |
+| the child has ended                    | takes away the links to its files, if it made any for readers      |
+|                                        | sends the report until it is accepted, for about 6 s at most; then |
 | .. by a signal, or with 1, 4 or 5      | starts it again after a pause, unless `never` was asked for        |
 | .. with any other exit code            | ends with that code: a person has to act, or all is in order       |
 | the supervisor ends first              | the child reads the end of the channel, and stops in order         |
@@ -141,7 +142,8 @@ class Reporting:
     """One report, to every coordinator at once and again, until one accepts it."""
 
     def __init__(self, record: bytes) -> None:
-        addresses, acceptance, tls, request = record.split(b"\n", 3)
+        addresses, acceptance, tls, links, request = record.split(b"\n", 4)
+        self._links = os.fsdecode(links)
         self._tls = os.fsdecode(tls).split("\0") if tls else None
         self._addresses = addresses.decode().split()[:ADDRESSES_MAX]
         self._acceptance = bytes.fromhex(acceptance.decode())
@@ -153,6 +155,11 @@ class Reporting:
 
     def run(self, told: Told) -> bool:
         """Whether it was accepted; gives up early when a signal asks to end."""
+        try:
+            self._take_away_links()
+        except OSError as error:
+            say(f"readers may still open files of it: {self._links} can't be taken away: {error}")
+            return False
         try:
             secured = None if self._tls is None else over_tls(*self._tls)
         except (OSError, ValueError) as error:
@@ -170,6 +177,12 @@ class Reporting:
         finally:
             for one in self._asked.values():
                 one.close()
+
+    def _take_away_links(self) -> None:
+        # Under a sub-lease of the child's lease, which ends with this report: no file may be opened after it.
+        if self._links:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self._links, f"{self._links}.{time.monotonic_ns()}")  # noqa: PTH105 - pathlib takes 3 MiB
 
     def _ask(self, address: str, secured: "Secured | None") -> None:
         host, _, port = address.rpartition(":")

@@ -31,6 +31,7 @@ class SegmentFiles:
     code BAD_SEGMENT_NAME."""
 
     def __init__(self, root: Path) -> None:
+        self.root: Final = root
         self._segments, self._staging, self._trash = (root / name for name in FOLDERS)
         self._choosing = threading.Lock()
         self._emptying = threading.Lock()

@@ -75,8 +75,8 @@ class MemorySegments:
             left.append(row)
         return Part(tuple(left))
 
-    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: Part) -> None:
-        self._pace.on_released(passed, ticket, batch.rows)
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: Part | None) -> None:
+        self._pace.on_released(passed, ticket, () if batch is None else batch.rows)
 
     def suspect(self, one: OnDisk) -> None:
         self._disk.suspect(one)

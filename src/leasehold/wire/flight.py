@@ -19,12 +19,15 @@ from pyarrow import flight
 from leasehold.certificates.names import CertificateRole
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import (
+    AskLocalProof,
     Failure,
     FetchTicket,
     FlightCaller,
     ForwardTicket,
     Message,
+    OpenLocal,
     ReadTicket,
+    RenewLocal,
     ScrubTicket,
     WriteTicket,
 )
@@ -49,6 +52,8 @@ T = TypeVar("T")
 
 HEALTH: Final = "health"
 """The action that answers a node's `NodeStatus` as JSON, fenced or not."""
+LOCAL: Final = "local"
+"""The action of local opens: its body is a message, and so is its answer."""
 CALLER_HEADER: Final = "leasehold-caller-bin"
 """Names the caller before the first message: an encoded `FlightCaller`."""
 BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)])
@@ -268,7 +273,7 @@ def within(timeout_ns: int, ticket: Message | None = None) -> flight.FlightCallO
 
 def _caller(ticket: Message) -> FlightCaller:
     match ticket:
-        case ReadTicket() | WriteTicket() | ScrubTicket():
+        case ReadTicket() | WriteTicket() | ScrubTicket() | AskLocalProof() | OpenLocal() | RenewLocal():
             return FlightCaller(login=ticket.login)
         case FetchTicket():
             return FlightCaller(node=ticket.node, session=ticket.session)

@@ -211,7 +211,7 @@ class FlightService(Protocol):
         """Takes a stream; the answers, while it comes and at its end."""
         ...
 
-    def act(self, action: str) -> bytes: ...
+    def act(self, action: str, body: bytes, caller: Caller | None, /) -> bytes: ...
 
 
 class FlightServer:
@@ -378,11 +378,11 @@ class _Methods(grpc.GenericRpcHandler):
             yield write_field(1, answer)
 
     def _act(self, call: _Call) -> Iterator[bytes]:
-        action = bytes(read_fields(call.first(TICKET_BYTES_MAX)).get(1, b""))
-        yield write_field(1, self._service.act(action.decode(errors="replace")))
+        asked = read_fields(call.first(TICKET_BYTES_MAX))
+        action, body = (bytes(asked.get(number, b"")) for number in (1, 2))
+        yield write_field(1, self._service.act(action.decode(errors="replace"), body, call.caller))
 
-    def _list_actions(self, _call: _Call) -> Iterator[bytes]:
-        # Its message says nothing, so it is not read.
+    def _list_actions(self, _call: _Call) -> Iterator[bytes]:  # its message says nothing, so it is not read
         for name, description in self._service.actions.items():
             yield write_field(1, name.encode()) + write_field(2, description.encode())
 

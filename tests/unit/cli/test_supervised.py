@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -102,9 +103,9 @@ def test_what_this_process_starts_inherits_no_channel(ends: tuple[socket.socket,
 
 def test_what_is_handed_over_is_one_record(ends: tuple[socket.socket, SupervisorChannel]) -> None:
     ends[1].hand_over(("a:1", "b:2"), b"\x00yes", b"the\nrequest")
-    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1 b:2\n00796573\n\nthe\nrequest"
-    ends[1].hand_over(("a:1",), b"yes", b"it", ("name", "/ca", "/own"))
-    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1\n796573\nname\0/ca\0/own\nit"
+    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1 b:2\n00796573\n\n\nthe\nrequest"
+    ends[1].hand_over(("a:1",), b"yes", b"it", ("name", "/ca", "/own"), "/links")
+    assert ends[0].recv(supervisor.RECORD_BYTES_MAX) == b"a:1\n796573\nname\0/ca\0/own\n/links\nit"
 
 
 def test_a_supervisor_that_does_not_read_holds_nobody_up(ends: tuple[socket.socket, SupervisorChannel]) -> None:
@@ -127,12 +128,12 @@ def test_the_end_of_the_supervisor_stops_this_process_in_order(
 def test_a_supervisor_is_told_that_the_process_ends_for_an_error_of_the_disk() -> None:
     report = ReportProcessEnd(cluster_id=ClusterId("c"), node=NodeId(1), incarnation=Incarnation(2), proof=b"p" * 32)
     supervisor_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ending = Ending(SupervisorChannel(child_end.detach()))
+    ending = Ending(SupervisorChannel(child_end.detach()), Path("links"))
     with supervisor_end:
         ending.disk_fails()
         ending.hand_over(("c1:7000",), report)
         ending.disk_fails()
         records = [supervisor_end.recv(supervisor.RECORD_BYTES_MAX) for _ in range(2)]
     failing = msgspec.structs.replace(report, disk_failing=True)
-    assert [one.split(b"\n", 3)[3] for one in records] == [prepared_call(report), prepared_call(failing)]
-    Ending(None).disk_fails()
+    assert [one.split(b"\n", 4)[4] for one in records] == [prepared_call(report), prepared_call(failing)]
+    Ending(None, Path("links")).disk_fails()

@@ -28,7 +28,8 @@ HANDS_OVER = f"""
 import os, signal, socket, sys
 channel = socket.socket(fileno=int(os.environ[{supervisor.CHANNEL!r}]))
 def hand_over(*addresses):
-    channel.send(" ".join(addresses).encode() + b"\\n" + {ACCEPTANCE.hex()!r}.encode() + b"\\n\\n" + {REQUEST!r})
+    words = " ".join(addresses), {ACCEPTANCE.hex()!r}, "", os.environ.get("LINKS", "")
+    channel.send("\\n".join(words).encode() + b"\\n" + {REQUEST!r})
 """
 ANSWERS_S = 20
 """In which a test fails, rather than waits."""

@@ -85,7 +85,7 @@ class Service:
         finally:
             self.ended.set()
 
-    def act(self, action: str) -> bytes:
+    def act(self, action: str, body: bytes, caller: Caller | None) -> bytes:
         return action.upper().encode()
 
 

@@ -306,7 +306,7 @@ class FlightCallers:
     def put(self, command: bytes, incoming: Incoming, caller: Caller | None, /) -> Iterator[bytes]:
         raise Refused(f"nothing is taken: {command!r} {incoming} {caller}")
 
-    def act(self, action: str) -> bytes:
+    def act(self, action: str, body: bytes, caller: Caller | None) -> bytes:
         return action.encode()
 
 

@@ -109,7 +109,12 @@ def _can_be_compared(one: FieldFilter) -> bool:
 
 def columns_read(ticket: ReadTicket) -> tuple[Field, ...]:
     """The columns that a ticket sends, and those that its conditions are about, each once."""
-    fields = {one.id: one for one in ticket.fields}
-    for one in ticket.where:
+    return columns_of(ticket.fields, ticket.where)
+
+
+def columns_of(chosen: tuple[Field, ...], where: tuple[FieldFilter, ...]) -> tuple[Field, ...]:
+    """The columns that are chosen, and those that conditions are about, each once."""
+    fields = {one.id: one for one in chosen}
+    for one in where:
         fields.setdefault(one.field.id, one.field)
     return tuple(fields.values())

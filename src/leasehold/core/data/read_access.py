@@ -5,6 +5,8 @@ which the ticket carries as its fields. So a rename changes nothing in a running
 ends it within one batch.
 """
 
+from collections.abc import Iterable
+
 from leasehold.core.access.request_rights import check_read
 from leasehold.core.catalog.catalog import BucketKey, Catalog, check_through
 from leasehold.core.data.filters import are_sound, columns_read
@@ -35,14 +37,7 @@ def authorise(
     if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:
         return authorised
     table = table_in_use(view, ticket.table)
-    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
-    for field in columns_read(ticket):
-        if field.id not in alive:
-            raise Refused(
-                f"column {field.name} of table {view.table_name(table)} was dropped",
-                code=ErrorCode.COLUMN_DROPPED,
-                hint="start the scan again without it",
-            )
+    check_columns(columns_read(ticket), table, view)
     # The hash too: a file that differs from it is put aside as damaged, which is not for a ticket to say.
     if entry is None or entry.sha256 != ticket.sha256:
         raise Refused(
@@ -51,6 +46,18 @@ def authorise(
             hint="start the scan again",
         )
     return table
+
+
+def check_columns(fields: Iterable[Field], table: TableRecord, view: Catalog) -> None:
+    """Raises `Refused` with code COLUMN_DROPPED unless the table still has all of these columns."""
+    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
+    for field in fields:
+        if field.id not in alive:
+            raise Refused(
+                f"column {field.name} of table {view.table_name(table)} was dropped",
+                code=ErrorCode.COLUMN_DROPPED,
+                hint="start the scan again without it",
+            )
 
 
 def entry_at(

@@ -51,7 +51,7 @@ class OpenScan(NamedTuple):
     hidings: Hidings
     telling: tuple[Field, ...]
     """The columns that tell which rows are hidden, by the view of its beginning."""
-    looking: "_Looking"
+    looking: "Looking"
     rows: int
     """Of the segment."""
 
@@ -72,13 +72,25 @@ class Scans(Generic[B]):
         self._reading = Slots(requests.runtime, "scans", FLIGHT_READS_MAX)
         self._verified = _Verified(requests.runtime)
 
+    def looking(self, ticket: ReadTicket) -> "Looking":
+        """At what the newest view says of the segment of a ticket."""
+        return Looking(self._requests, self._manifest, ticket)
+
+    def suspect(self, ticket: ReadTicket) -> None:
+        """Has the file of a ticket read whole soon."""
+        self._files.suspect(file_of(ticket))
+
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog]) -> None:
+        """Notes that the whole segment is released now, as a file."""
+        self._files.log(ticket, passed, None)
+
     async def open(self, ticket: ReadTicket) -> OpenScan:
         """Raises what stands against a ticket now; what comes up later ends the stream."""
         check_cluster(self._serving, ticket.cluster_id)
         check_sound(ticket)
         bucket = (ticket.table, ticket.bucket)
         await self._requests.until_shown(ticket.revision, bucket, ticket.generation)
-        looking = _Looking(self._requests, self._manifest, ticket)
+        looking = self.looking(ticket)
         passed, entry = await looking.passed()
         table = authorise(ticket, passed.view, entry)
         if not self._files.exists(file_of(ticket)):
@@ -95,7 +107,7 @@ class Scans(Generic[B]):
                     async for released in batches:
                         yield released
             except Corrupt:
-                self._files.suspect(file_of(ticket))
+                self.suspect(ticket)
                 raise
             except MemoryError as error:
                 raise Definite(
@@ -111,7 +123,7 @@ class Scans(Generic[B]):
         while rest is not None:
             telling, rest = rest, None
             if telling or columns_read(ticket):  # else the manifest has the number of the rows
-                await self._verify(ticket)
+                await self.verify(ticket)
             async with aclosing(self._files.batches(ticket, telling, row, scan.rows)) as batches:
                 table: TableRecord | None = None
                 async for part, count in batches:
@@ -131,7 +143,7 @@ class Scans(Generic[B]):
                     )
                     yield batch, mark
 
-    async def _verify(self, ticket: ReadTicket) -> None:
+    async def verify(self, ticket: ReadTicket) -> None:
         """Checks the whole file against its hash, unless that was done."""
         stamp = self._files.stamp(file_of(ticket))
         if stamp is None:
@@ -142,7 +154,7 @@ class Scans(Generic[B]):
             self._verified.add(known)
 
 
-class _Looking:
+class Looking:
     """What the views that a scan meets say of its segment. The vault is read ahead of the guard, for the newest view,
     and again if the guard passes on a view that differs."""
 

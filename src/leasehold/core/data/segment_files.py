@@ -111,6 +111,7 @@ class ReadsSegments(SuspectsFiles, Protocol[B]):
         """The rows that are not hidden, in the first `columns` columns. Raises `Refused` with code ROWS_TAKEN_AWAY."""
         ...
 
-    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: B) -> None:
-        """Notes that a batch is released now, for good or not at all: what this raises keeps the batch here."""
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: B | None) -> None:
+        """Notes that a batch, or the whole file, is released now, for good or not at all: what this raises keeps it
+        here."""
         ...

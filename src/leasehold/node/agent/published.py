@@ -3,6 +3,7 @@
 The agent's thread writes, Flight's threads read. `core.lease.holder.guard` reads them in the right order.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from leasehold.core.catalog.catalog import Catalog
@@ -37,6 +38,10 @@ class Published:
         self.disk_failing = False
         """Whether this process has met another error of the disk."""
         self.suspects = Suspects()
+        self.on_view: Callable[[Catalog], None] = lambda _: None
+        """Called with each view once it is published, before anybody reports it: what it takes away goes now."""
+        self.on_surrender: Callable[[], None] = lambda: None
+        """Called once the lease was given back, before anybody is told."""
         self._newer = newer or ThreadRuntime(BoottimeClock().now_ns).condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:
@@ -51,11 +56,14 @@ class Published:
         """Replaces the lease; with NO_LEASE it was given back."""
         self.had_lease = self.had_lease or lease is not NO_LEASE
         self.lease = lease
+        if lease is NO_LEASE:
+            self.on_surrender()
 
     def publish(self, view: Catalog) -> None:
         """Publishes a newer view, then wakes the threads that wait for it."""
         assert view.revision >= self.view.revision, "a view never goes back (INV-BARRIER-1)"
         self.view = view
+        self.on_view(view)
         with self._newer:
             self._newer.notify_all()
 

@@ -154,7 +154,7 @@ class LocalSegments:
         del segment
         return shown(hiding, batch, columns)
 
-    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: pa.RecordBatch) -> None:
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: pa.RecordBatch | None) -> None:
         """Writes a record of the serve log."""
         del batch
         lease = passed.lease

@@ -1,8 +1,9 @@
 """A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 import pyarrow as pa
@@ -16,11 +17,13 @@ from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Peers
 from leasehold.core.data.requests import Requests, check_node
 from leasehold.core.data.scans import Scans
+from leasehold.core.local.reads import LocalReads
 from leasehold.core.words import messages
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
+from leasehold.limits.local import LOCAL_SWEEP_NS
 from leasehold.limits.segments import BATCH_ROWS, ROW_GROUP_BYTES, SCAN_FIRST_BYTES_MAX, SCHEMA_WAIT_NS
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.segment_files import LocalFiles, LocalSegments
@@ -29,11 +32,14 @@ from leasehold.node.serving.peers import FlightPeers
 from leasehold.node.serving.scrubs import Scrubs
 from leasehold.node.serving.streams import IncomingRows, ParquetEncoder, incoming_bytes
 from leasehold.storage.files import SegmentFiles
+from leasehold.storage.local_links import LocalLinks
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.servelog import ServeLog
-from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, bytes_batch, read_ticket, report
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, LOCAL, bytes_batch, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+from leasehold.wire.ports import Clock
 from leasehold.wire.steps import ThreadRuntime, iterate, run
 from leasehold.wire.tls import TlsSource
 
@@ -58,7 +64,10 @@ class NodeFlight:
     unexpected error of a handler; the peer learns only that there was one. Raises `BadSettings` (PORT_IN_USE).
     """
 
-    actions: Mapping[str, str] = {HEALTH: "the node's own state, as JSON"}
+    actions: Mapping[str, str] = {
+        HEALTH: "the node's own state, as JSON",
+        LOCAL: "links to segment files, for a reader on this machine",
+    }
 
     def __init__(
         self,
@@ -81,6 +90,8 @@ class NodeFlight:
         self._scans = Scans(
             requests, manifest, LocalSegments(files, published, serve_log, batch_rows=limits.batch_rows)
         )
+        self._local = LocalReads(requests, self._scans, LocalLinks(files, SystemEntropy().hex_128()))
+        published.on_view, published.on_surrender = self._local.viewed, self._local.end_all
         self._appends = Appends(
             requests,
             local,
@@ -155,10 +166,31 @@ class NodeFlight:
             case _:
                 raise _no_ticket("write")
 
-    def act(self, action: str) -> bytes:
-        if action != HEALTH:
-            raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"the only action is {HEALTH}")
-        return msgspec.json.encode(self.health())
+    def act(self, action: str, body: bytes, caller: Caller | None) -> bytes:
+        if action == HEALTH:
+            return msgspec.json.encode(self.health())
+        if action == LOCAL:
+            return encode(self._act_locally(read_ticket(body), caller))
+        known = " and ".join(self.actions)
+        raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"there are {known}")
+
+    def _act_locally(self, request: messages.Message, caller: Caller | None) -> messages.Message:
+        check_caller(request, caller, self._published.view)
+        match request:
+            case messages.AskLocalProof():
+                return self._local.prove(request)
+            case messages.OpenLocal():
+                return run(self._local.open(request))
+            case messages.RenewLocal():
+                return run(self._local.renew(request))
+            case _:
+                raise _no_ticket("open files locally")
+
+    async def sweep_local(self, clock: Clock) -> NoReturn:
+        """Removes links whose sub-lease has ended, until it is cancelled."""
+        while True:
+            await clock.sleep_until(clock.now_ns() + LOCAL_SWEEP_NS)
+            await asyncio.to_thread(run, self._local.sweep())
 
     def health(self) -> messages.NodeStatus:
         """This node's own state."""

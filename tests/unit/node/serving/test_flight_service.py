@@ -36,7 +36,7 @@ from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.testing.filled import CatalogManifest
 from leasehold.wire.clock import BoottimeClock
-from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, descriptor, from_flight, ticket
+from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, LOCAL, descriptor, from_flight, ticket
 from tests.unit.client.flight_errors import as_flight
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease
 from tests.unit.node.serving.ticket_words import SEGMENT, read, write
@@ -325,7 +325,7 @@ def test_calls_that_are_not_served_say_so(one: Cluster) -> None:
         # Flight's client shows the refusal of get_schema as a bare OSError.
         assert "BAD_CALL" in {refused.code, refused.text.split()[1].rstrip(".")}
     assert refusal(lambda: list(there.do_action(flight.Action("drop", b"")))).code == "BAD_ACTION"
-    assert [action.type for action in there.list_actions()] == [HEALTH]
+    assert [action.type for action in there.list_actions()] == [HEALTH, LOCAL]
 
 
 def test_a_long_error_is_cut_and_arrives(one: Cluster) -> None:

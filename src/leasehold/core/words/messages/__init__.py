@@ -101,6 +101,16 @@ from leasehold.core.words.messages.identity import (
     SnapshotPage,
     WhoAreYou,
 )
+from leasehold.core.words.messages.local import (
+    AskLocalProof,
+    LocalEnd,
+    LocalOpened,
+    LocalProof,
+    LocalRenewed,
+    LocalSegment,
+    OpenLocal,
+    RenewLocal,
+)
 from leasehold.core.words.messages.session import (
     Grant,
     OpenSession,
@@ -143,10 +153,13 @@ _Relations: TypeAlias = AskTable | TableFacts | AskView | ViewFacts
 _Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | TransactionFacts | StagedSegment
 _Plans: TypeAlias = PlanScan | ScanPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
 _Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | FlightCaller
+_Local: TypeAlias = (
+    AskLocalProof | LocalProof | LocalSegment | OpenLocal | LocalOpened | RenewLocal | LocalEnd | LocalRenewed
+)
 _Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark | ScrubbedTable | ScrubEnd
 _OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Ends | _Recoveries | _Reports
 _OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Backups | _Relations | _Writes | _Plans
-Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Streams
+Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Local | _Streams
 """Everything that may travel on its own."""
 
 READING: Final = (WhoAreYou, AskStatus, AskTable, AskView, AskReceipts, PlanScan, PlanQuery)

@@ -1,0 +1,138 @@
+"""The node's side of local opens: who holds which links until when, and which of them a view takes away.
+
+An open that has ended stays here until its links are gone: a view that it forbids is not reported before.
+
+| state   | event                                        | next    |
+| ------- | -------------------------------------------- | ------- |
+| none    | begin                                        | making  |
+| making  | extended on a view that allows it            | open    |
+| open    | extended on a view that allows it            | open    |
+| making, open | a view that forbids it; it is released or failed | ending |
+| open    | its deadline                                 | ending  |
+| ending  | its links are gone                           | none    |
+
+No lock is held here: whoever calls has one (`core/local/reads.py`).
+"""
+
+from collections import Counter, OrderedDict
+
+import msgspec
+
+from leasehold.core.access.request_rights import check_read
+from leasehold.core.catalog.catalog import Catalog, check_through
+from leasehold.core.data.cutoff import check_decided, expiry, rows_taken_away
+from leasehold.core.data.read_access import check_columns
+from leasehold.core.data.requests import check_generation, table_in_use
+from leasehold.core.lease.holder import Pass
+from leasehold.core.words.messages import OpenLocal
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.ids import LoginToken
+from leasehold.limits.local import LOCAL_ENDS_KEPT_MAX, LOCAL_OPENS_MAX, LOCAL_OPENS_PER_USER_MAX
+
+
+def check_lasting(request: OpenLocal, login: LoginToken | None, view: Catalog) -> None:
+    """Raises why an open may not go on by a view: the errors of a scan, and ROWS_TAKEN_AWAY for any DELETE or shorter
+    TTL that is newer than the plan, whichever rows it takes."""
+    check_generation(request.generation, view)
+    check_read(login, request.table, request.through, view)
+    check_through(request.through, view)
+    table = table_in_use(view, request.table)
+    check_columns(request.fields, table, view)
+    name, deletes = str(view.table_name(table)), view.deletes.get(table.id) or {}
+    check_decided(request.cutoff, deletes, name)
+    if any(number > request.cutoff.deletes for number in deletes):
+        raise rows_taken_away(name, "rows were deleted")
+    if expiry(request.cutoff, view.horizons.get(table.id))[1] is not None:
+        raise rows_taken_away(name, "a shorter TTL was set")
+
+
+class _Open(msgspec.Struct):
+    request: OpenLocal
+    user: str
+    login: LoginToken | None
+    deadline_ns: int | None = None
+    """None while its links are made."""
+
+
+class LocalOpens:
+    """All opens of one process."""
+
+    def __init__(self) -> None:
+        self._opens: dict[str, _Open] = {}
+        self._ending: dict[str, None] = {}
+        self._ends: OrderedDict[str, LeaseholdError] = OrderedDict()
+
+    def begin(self, request: OpenLocal, user: str) -> None:
+        """An open whose links are made now. Raises `Refused`: BUSY, BAD_TICKET."""
+        if request.request in self._opens or request.request in self._ends:
+            raise Refused("an open has this id already", code=ErrorCode.BAD_TICKET, hint="draw another id")
+        of_user = Counter(one.user for one in self._opens.values())
+        if len(self._opens) + len(self._ending) >= LOCAL_OPENS_MAX or of_user[user] >= LOCAL_OPENS_PER_USER_MAX:
+            raise Refused(
+                f"{of_user[user]} reads of this user have opened files here, of {len(self._opens)} in all",
+                code=ErrorCode.BUSY,
+                hint=f"at most {LOCAL_OPENS_PER_USER_MAX} of a user and {LOCAL_OPENS_MAX} in all may: close frames that"
+                " are not needed any more",
+            )
+        self._opens[request.request] = _Open(request, user, request.login)
+
+    def extend(self, request: str, login: LoginToken | None, user: str, passed: Pass[Catalog]) -> int:
+        """Extends an open to the deadline of a lease; what is left of that. Raises why it has ended, or ends now."""
+        found = self.check_open(request)
+        if user != found.user:
+            raise Refused("this open is another user's", code=ErrorCode.LOCAL_ENDED, hint="open the files again")
+        try:
+            check_lasting(found.request, login, passed.view)
+        except LeaseholdError as error:
+            self.end(request, error)
+            raise
+        found.login, found.deadline_ns = login, passed.lease.deadline_ns
+        return passed.lease.deadline_ns - passed.released_ns
+
+    def end(self, request: str, why: LeaseholdError) -> None:
+        """Ends an open, if it has not ended."""
+        if self._opens.pop(request, None) is None:
+            return
+        self._ending[request] = None
+        self._ends[request] = why
+        while len(self._ends) > LOCAL_ENDS_KEPT_MAX:
+            self._ends.popitem(last=False)
+
+    def end_all(self) -> None:
+        """Ends all opens: the node serves nothing any more."""
+        for request in tuple(self._opens):
+            self.end(request, _ended("its node stops"))
+
+    def viewed(self, view: Catalog) -> None:
+        """Ends all opens that a view forbids."""
+        for request, one in tuple(self._opens.items()):
+            try:
+                check_lasting(one.request, one.login, view)
+            except LeaseholdError as error:
+                self.end(request, error)
+
+    def time_passed(self, now_ns: int) -> None:
+        """Ends all opens whose deadline has passed."""
+        for request, one in tuple(self._opens.items()):
+            if one.deadline_ns is not None and now_ns >= one.deadline_ns:
+                self.end(request, _ended("its sub-lease was not renewed in time"))
+
+    def to_remove(self) -> tuple[str, ...]:
+        """The opens that have ended and whose links may still be there."""
+        return tuple(self._ending)
+
+    def removed(self, request: str) -> None:
+        """The links of an open are gone."""
+        self._ending.pop(request, None)
+
+    def check_open(self, request: str) -> "_Open":
+        """Raises why an open has ended."""
+        found = self._opens.get(request)
+        if found is None:
+            raise self._ends.get(request) or _ended("this process of the node does not know it")
+        return found
+
+
+def _ended(why: str) -> Refused:
+    return Refused(f"the open has ended: {why}", code=ErrorCode.LOCAL_ENDED, hint="make the frame again")

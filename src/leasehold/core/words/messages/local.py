@@ -1,0 +1,82 @@
+"""Local opens: a reader that sees a node's file system gets links to segment files (`core/local`)."""
+
+from leasehold.core.words.messages.base import BaseMessage, Failure
+from leasehold.core.words.messages.data import Cutoff
+from leasehold.core.words.records import Field
+from leasehold.ids import BucketNumber, ClusterId, Generation, LoginToken, ObjectId, Revision, SegmentId
+
+
+class AskLocalProof(BaseMessage, frozen=True, kw_only=True, tag="ask-local-proof/1"):
+    """Asks for the path of a file whose bytes prove that the reader sees the node's file system."""
+
+    cluster_id: ClusterId
+    login: LoginToken | None = None
+
+
+class LocalProof(BaseMessage, frozen=True, kw_only=True, tag="local-proof/1"):
+    """Where the file is."""
+
+    path: str
+
+
+class LocalSegment(BaseMessage, frozen=True, kw_only=True, tag="local-segment/1"):
+    """A segment, as the manifest has it."""
+
+    bucket: BucketNumber
+    segment: SegmentId
+    sha256: bytes
+
+
+class OpenLocal(BaseMessage, frozen=True, kw_only=True, tag="open-local/1"):
+    """Asks for links to segments of one plan, in a folder for each group. `proof` is what the file of `LocalProof`
+    holds. The reader draws `request`, which names the open from then on; it is a secret of the reader and the node.
+
+    `fields` are all columns that the reader may look at. The other fields are as in `ReadTicket`.
+    """
+
+    cluster_id: ClusterId
+    request: str
+    proof: bytes
+    table: ObjectId
+    fields: tuple[Field, ...]
+    groups: tuple[tuple[LocalSegment, ...], ...]
+    revision: Revision
+    cutoff: Cutoff
+    generation: Generation
+    through: tuple[ObjectId, ...] = ()
+    login: LoginToken | None = None
+
+
+class LocalOpened(BaseMessage, frozen=True, kw_only=True, tag="local-opened/1"):
+    """The links are in `folder`, those of group 0 in its folder `0`, each named `SEGMENT.parquet`."""
+
+    folder: str
+    revision: Revision
+    """Of the view on which this was granted."""
+    remaining_ns: int
+    """What is left of the node's lease."""
+    missing: tuple[SegmentId, ...] = ()
+    """Segments that the node can't hand out as files."""
+
+
+class RenewLocal(BaseMessage, frozen=True, kw_only=True, tag="renew-local/1"):
+    """Renews the sub-leases of these opens, or with `releases` ends them."""
+
+    cluster_id: ClusterId
+    requests: tuple[str, ...]
+    releases: bool = False
+    login: LoginToken | None = None
+
+
+class LocalEnd(BaseMessage, frozen=True, kw_only=True, tag="local-end/1"):
+    """An open that has ended."""
+
+    request: str
+    why: Failure
+
+
+class LocalRenewed(BaseMessage, frozen=True, kw_only=True, tag="local-renewed/1"):
+    """All opens that were asked for last `remaining_ns` from now on, except for those that have `ended`."""
+
+    remaining_ns: int
+    ended: tuple[LocalEnd, ...] = ()

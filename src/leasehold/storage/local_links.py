@@ -1,0 +1,99 @@
+"""Hard links to segment files, for readers on this machine: one folder for each open, in `local` of the directory.
+
+A folder is taken away by one rename: from then on nothing can be opened, or linked, under its path. What is in it is
+deleted later. Node and reader both do that, each for itself.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Definite, Refused
+from leasehold.storage.files import SUFFIX, SegmentFiles
+
+FOLDER: Final = "local"
+PROOF: Final = "proof"
+_GONE: Final = "gone"
+PROOF_BYTES: Final = 32
+"""Of the proof: 128 bits in hex."""
+
+
+class LocalLinks:
+    """Implements `core.local.links.LinksFiles`, from any thread. Removes at its start what an earlier process left."""
+
+    def __init__(self, files: SegmentFiles, proof: str) -> None:
+        self._files = files
+        self._root = files.root / FOLDER
+        self._proof = proof.encode()
+        assert len(self._proof) == PROOF_BYTES
+        for old in (self._root, *files.root.glob(f"{FOLDER}.*")):
+            shutil.rmtree(old, ignore_errors=True)
+        self.proof_path = str(self._root.absolute() / PROOF)
+        """Readable for this user alone, as the files are."""
+        self._begun = self._begin()
+
+    def _begin(self) -> bool:
+        """False if the disk takes no files now: then nothing is opened locally."""
+        try:
+            (self._root / _GONE).mkdir(mode=0o700, parents=True, exist_ok=True)
+            proof = os.open(self.proof_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(proof, "wb") as file:
+                file.write(self._proof)
+        except OSError:
+            return False
+        return True
+
+    def is_proof(self, content: bytes) -> bool:
+        return self._begun and content == self._proof
+
+    async def link(self, request: str, groups: Sequence[Sequence[OnDisk]]) -> str:
+        folder = self._root.absolute() / request
+        try:
+            folder.mkdir(mode=0o700)
+            for number, group in enumerate(groups):
+                (folder / str(number)).mkdir(mode=0o700)
+                for one in group:
+                    source = self._files.path(one.table, one.bucket, one.segment)
+                    os.link(source, folder / str(number) / f"{one.segment}{SUFFIX}", follow_symlinks=False)
+        except OSError as error:
+            raise Refused(
+                f"no links to the files of this node can be made: {error.strerror}",
+                code=ErrorCode.NOT_LOCAL,
+                hint="the rows can be read over Flight",
+            ) from error
+        return str(folder)
+
+    def take_away(self, request: str) -> None:
+        take_away(self._root / request)
+
+    async def delete(self) -> None:
+        delete(self._root)
+
+
+def take_away(folder: Path) -> None:
+    """Takes the folder of an open from its path, if it is there. Raises `Definite` with code DISK_ERROR."""
+    try:
+        folder.rename(folder.parent / _GONE / folder.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Definite(
+            f"{folder} can't be taken away: {error.strerror}",
+            code=ErrorCode.DISK_ERROR,
+            hint="check the disk and the permissions of this path",
+        ) from error
+
+
+def delete(root: Path) -> None:
+    """Deletes what was taken away; what can't be deleted now is deleted later."""
+    try:
+        with os.scandir(root / _GONE) as entries:
+            gone = [entry.path for entry in entries]
+    except FileNotFoundError:
+        return
+    for one in gone:
+        shutil.rmtree(one, ignore_errors=True)
