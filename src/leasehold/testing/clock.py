@@ -66,6 +66,13 @@ class SimulatedClock:
         self._base_local_ns = offset_ns
         self._paused = False
         self._timers: dict[SimulatedTimer, None] = {}
+        self._beside: list[SimulatedClock] = []
+
+    def beside(self) -> "SimulatedClock":
+        """The clock of another process of the same machine: it reads the same, and is not paused with this one."""
+        made = SimulatedClock(self._loop, drift_ppm=self._rate_ppm - MILLION, offset_ns=self.now_ns())
+        self._beside.append(made)
+        return made
 
     def now_ns(self) -> int:
         """The reading; goes on while paused."""
@@ -110,6 +117,8 @@ class SimulatedClock:
         self._rebase()
         self._base_local_ns += forward_ns
         self._arm_all()
+        for other in self._beside:
+            other.jump(forward_ns)
 
     def set_drift(self, drift_ppm: int) -> None:
         """Changes the rate from now on."""
@@ -117,6 +126,8 @@ class SimulatedClock:
         self._rebase()
         self._rate_ppm = MILLION + drift_ppm
         self._arm_all()
+        for other in self._beside:
+            other.set_drift(drift_ppm)
 
     def pause(self) -> None:
         """From now on no timer fires, while the reading goes on: a stopped process."""

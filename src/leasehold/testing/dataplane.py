@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
@@ -19,10 +19,24 @@ from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Peers
 from leasehold.core.data.requests import Requests
 from leasehold.core.data.scans import Scans
+from leasehold.core.local.reads import LocalReads
 from leasehold.core.replicas.reconcile import OnDisk
-from leasehold.core.words.messages import FetchTicket, ForwardTicket, Message, ReadTicket, WhoAreYou, WriteTicket
+from leasehold.core.words.messages import (
+    FetchTicket,
+    ForwardTicket,
+    LocalOpened,
+    LocalRenewed,
+    Message,
+    OpenLocal,
+    ReadTicket,
+    RenewLocal,
+    WhoAreYou,
+    WriteTicket,
+)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
+from leasehold.ids import Revision
+from leasehold.limits.local import LOCAL_SWEEP_NS
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
@@ -30,6 +44,7 @@ from leasehold.node.disk.reconciler import Reconciler
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.duplexes import RowEncoder, RowsOfDuplex, SimulatedPeers, bytes_of_duplex
 from leasehold.testing.hosts import Host
+from leasehold.testing.links import MemoryLinks
 from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.rows import batch_message, bytes_message
 from leasehold.testing.segments import MemorySegments, OnReleased
@@ -41,6 +56,16 @@ from leasehold.wire.tasks import gravest_here
 T = TypeVar("T")
 
 
+class Lent(NamedTuple):
+    """What a local open was last granted on."""
+
+    deadline_ns: int
+    """Of the lease."""
+    revision: Revision
+    returned: Revision
+    """The newest change that had returned then."""
+
+
 class DataNode:
     """The part of a node's data side that outlives its processes: the disk, the knobs, and the observers."""
 
@@ -50,6 +75,11 @@ class DataNode:
         self.batch_rows = 4
         self.batch_delay_ns: Callable[[], int] = lambda: MILLISECOND_NS
         """Drawn before each batch or chunk comes from the disk."""
+        self.links: dict[str, None] = {}
+        """The local opens whose links are there: they outlive a process that is killed."""
+        self.lent: dict[str, Lent] = {}
+        self.returned: Callable[[], Revision] = lambda: Revision(0)
+        """The newest change that has returned to a client."""
         self.on_released: OnReleased = lambda _passed, _ticket, _rows: None
         self.on_verified: Callable[[OnDisk], None] = lambda _one: None
         """Told of each file that is read whole to be held against its hash."""
@@ -103,6 +133,7 @@ class DataNode:
         on_fault: Callable[[BaseException], None],
     ) -> None:
         disk = self.disk.open(clock=clock, transport=self.host, published=published)
+        self.links.clear()
         try:
             reconciler = Reconciler(
                 agent=agent,
@@ -124,6 +155,7 @@ class DataNode:
                     group=group,
                 )
                 server = await self.host.serve(address, service, on_fault=on_fault)
+                group.create_task(service.sweep())
                 try:
                     await reconciler.run()
                 finally:
@@ -154,14 +186,45 @@ class DataService:
         requests = Requests(published, runtime)
         segments = MemorySegments(disk, node, clock)
         self._scans = Scans(requests, manifest, segments)
+        self._node = node
+        self._local = LocalReads(requests, self._scans, MemoryLinks(node, disk, clock))
+        published.on_view, published.on_surrender = self._local.viewed, self._local.end_all
         self._fetches = Fetches(requests, segments, manifest)
         self._appends = Appends(requests, disk, RowEncoder, Peers(runtime, SimulatedPeers(node.host)))
 
     async def call(self, request: Message) -> Message:
-        """How this node sees itself, as the action `health` answers."""
-        if not isinstance(request, WhoAreYou):
-            raise _no_ticket(request)
-        return self._published.status(self._clock.now_ns(), self._address)
+        """How this node sees itself, as the action `health` answers, or a local open."""
+        match request:
+            case WhoAreYou():
+                return self._published.status(self._clock.now_ns(), self._address)
+            case OpenLocal():
+                return await self._to_its_end(self._open(request))
+            case RenewLocal():
+                return await self._renew(request)
+            case _:
+                raise _no_ticket(request)
+
+    async def sweep(self) -> NoReturn:
+        """Removes links whose sub-lease has ended, until it is cancelled."""
+        while True:
+            await self._clock.sleep_until(self._clock.now_ns() + LOCAL_SWEEP_NS)
+            await self._local.sweep()
+
+    async def _open(self, request: OpenLocal) -> LocalOpened:
+        opened = await self._local.open(request)
+        self._lend(request.request, opened.revision)
+        return opened
+
+    async def _renew(self, request: RenewLocal) -> LocalRenewed:
+        renewed = await self._local.renew(request)
+        if not renewed.ended:
+            for one in request.requests:
+                self._lend(one, self._published.view.revision)
+        return renewed
+
+    def _lend(self, request: str, revision: Revision) -> None:
+        # Nothing was waited for since the guard.
+        self._node.lent[request] = Lent(self._published.lease.deadline_ns, revision, self._node.returned())
 
     def stream(self, request: Message) -> AsyncIterator[Message]:
         """A scan of one segment, or a copy of it for another node."""

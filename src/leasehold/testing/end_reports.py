@@ -30,6 +30,7 @@ class EndReports:
         """The process that ran last on the node has ended: its supervisor says so. False if it had nothing to say."""
         if node.end_report is None:
             return False
+        node.data.links.clear()
         self._group.create_task(self._tell(node.name, *node.end_report))
         return True
 

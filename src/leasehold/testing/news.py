@@ -32,6 +32,7 @@ from leasehold.ids import (
 )
 from leasehold.testing.history import Committed, Elected
 from leasehold.testing.linearizability import Operation
+from leasehold.testing.local_news import LocallyOpened, SubLeased
 from leasehold.testing.log_news import Acknowledged, EntryAppended, LeftUnknown, ReplicaMoved
 from leasehold.testing.vault import VaultStep
 
@@ -381,6 +382,8 @@ SimulatedEvent: TypeAlias = (
     | Scanned
     | HandedOut
     | Wrote
+    | SubLeased
+    | LocallyOpened
     | Committed
     | Elected
     | Acknowledged

@@ -31,6 +31,7 @@ from leasehold.testing.clients import Client, ClientStatement, NotDone, check_ca
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.coordinator_calls import Account
+from leasehold.testing.drivers import drivers
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.invariants.liveness import healed
 from leasehold.testing.invariants.read2 import JudgedHistories
@@ -225,6 +226,7 @@ class Simulation:
         elif self._turn is TakerTurn.VIEWING:
             writers.append(self._writer("w0", rows, group, self._account(VIEWER)).run((KEPT,)))
         clients.extend(self._while_reading(group))
+        clients.extend(drivers(self.cluster, self._fork(), self._oracle, self._account(READER), NAMES))
         return [*clients, *writers, reader]
 
     def _while_reading(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:

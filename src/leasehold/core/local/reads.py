@@ -13,13 +13,14 @@ older one; and a view that is published after it ends the open (`viewed`), befor
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from leasehold.core.access.rights import asker_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.read_access import authorise, check_sound
 from leasehold.core.data.requests import Requests, Slots, check_cluster
 from leasehold.core.data.scans import Scans
-from leasehold.core.data.segment_files import RowBatch, file_of
+from leasehold.core.data.segment_files import file_of
 from leasehold.core.local.links import LinksFiles
 from leasehold.core.local.opens import LocalOpens
 from leasehold.core.replicas.reconcile import OnDisk
@@ -47,7 +48,7 @@ _NOWHERE = ObjectId(0), BucketNumber(0)
 class LocalReads:
     """Serves local opens; `scans` shares which files were held against their hash."""
 
-    def __init__(self, requests: Requests, scans: Scans[RowBatch], links: LinksFiles) -> None:
+    def __init__(self, requests: Requests, scans: Scans[Any], links: LinksFiles) -> None:
         self._requests = requests
         self._serving = requests.serving
         self._scans = scans
@@ -92,6 +93,7 @@ class LocalReads:
             except Exception as error:
                 ours = error if isinstance(error, LeaseholdError) else not_local("the links were not made")
                 self._take_away(lambda: self._opens.end(request.request, ours))
+                self._links.take_away(request.request)  # it may have ended before its folder was made
                 raise
 
     async def renew(self, request: RenewLocal) -> LocalRenewed:

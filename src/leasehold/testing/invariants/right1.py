@@ -14,7 +14,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.records import LoginRecord, PrincipalRecord, Right, TableRecord, UseState, ViewRecord
 from leasehold.core.words.records.principals import PrincipalKind
 from leasehold.core.words.statements import fold
-from leasehold.ids import PrincipalId, Revision
+from leasehold.ids import ObjectId, PrincipalId, Revision
 from leasehold.testing.catalog import Model
 from leasehold.testing.catalog_rows import CLUSTER, CatalogRows, Principal, RowKey
 from leasehold.testing.history import Committed
@@ -46,39 +46,47 @@ def check(oracle: Oracle) -> str | None:
         passwords.take(committed)
     for news in oracle.of(Passed):
         if news.table != NO_TABLE:
-            wrong = _released(oracle, news, model.at(news.outcome.view.revision))
+            revision = news.outcome.view.revision
+            wrong = denied(oracle, revision, news.table, news.through, news.login, model.at(revision))
             if wrong is not None:
-                return f"{news.process.name} released a batch at revision {news.outcome.view.revision} {wrong}"
+                return f"{news.process.name} released a batch at revision {revision} {wrong}"
     return None
 
 
-def _released(oracle: Oracle, news: Passed, shown: CatalogRows) -> str | None:
-    revision = news.outcome.view.revision
-    table = oracle.history.record_at(revision, keys.table(news.table))
+def denied(
+    oracle: Oracle,
+    revision: Revision,
+    read: ObjectId,
+    through: tuple[ObjectId, ...],
+    token: bytes | None,
+    shown: CatalogRows,
+) -> str | None:
+    """Why nobody with that login may read a table through these views at a revision; None if that is allowed."""
+    table = oracle.history.record_at(revision, keys.table(read))
     if not isinstance(table, TableRecord) or table.state is not UseState.IN_USE:
         return "of a table that is not there"
     views: list[ViewRecord] = []
-    for one in news.through:
+    for one in through:
         view = oracle.history.record_at(revision, keys.view(one))
         if not isinstance(view, ViewRecord) or view.state is not UseState.IN_USE:
             return f"of {table.name} through a view that is not there"
         views.append(view)
     if not any(isinstance(one, Principal) and one.kind is PrincipalKind.USER for one in shown.values()):
         return None
-    if news.login is None:
+    if token is None:
         return "to nobody, where users exist"
-    login = oracle.history.record_at(revision, keys.login(news.login))
+    login = oracle.history.record_at(revision, keys.login(token))
     if not isinstance(login, LoginRecord):
         return "to a login that has ended"
-    since = oracle.history.first_seen[keys.login(news.login)]
+    since = oracle.history.first_seen[keys.login(token)]
     if any(since < one <= revision for one in oracle.recall(PasswordChanges).changed.get(login.user, ())):
         return "to a login with a password that was changed since"
     user = oracle.history.record_at(revision, keys.principal(login.user))
     if not isinstance(user, PrincipalRecord) or ("principal", fold(user.name)) not in shown:
         return "to a user who is not there"
-    for read in (table, *views):
-        if not _may(fold(user.name), _place(oracle, revision, read), shown):
-            return f"to {user.name}, who may not read {read.name}"
+    for one in (table, *views):
+        if not _may(fold(user.name), _place(oracle, revision, one), shown):
+            return f"to {user.name}, who may not read {one.name}"
     return None
 
 
