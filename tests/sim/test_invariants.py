@@ -24,7 +24,7 @@ from leasehold.testing.news import Granted, LetIn
 from leasehold.testing.observe import watched_grantor
 from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.vault import VaultDisk, VaultStep
-from tests.sim import broken_catalog, broken_data, broken_log
+from tests.sim import broken_catalog, broken_data, broken_log, broken_opens
 from tests.sim.broken import BREAKS, FollowsTheBound
 from tests.sim.broken_histories import BROKEN, allocated, entered, hidden
 from tests.sim.histories import Told
@@ -42,7 +42,9 @@ from tests.sim.record_words import (
     transaction,
 )
 
-assert broken_data.BROKEN is broken_catalog.BROKEN is broken_log.BROKEN is BROKEN, "they add their own"
+assert broken_data.BROKEN is broken_catalog.BROKEN is broken_log.BROKEN is broken_opens.BROKEN is BROKEN, (
+    "they add their own"
+)
 ALL = [(history, invariants) for histories in BROKEN.values() for history, invariants in histories]
 
 

@@ -15,11 +15,11 @@ from typing import Final
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.local_calls import LocalNode
-from leasehold.client.threads import THREADS
+from leasehold.client.threads import THREADS, blocking
 from leasehold.core.data.filters import columns_of
 from leasehold.core.data.places import AWAY
 from leasehold.core.data.reader import FINAL
-from leasehold.core.local.sub_lease import SubLease
+from leasehold.core.local.sub_lease import SubLease, sent_and_answer
 from leasehold.core.words.messages import LocalOpened, LocalSegment, OpenLocal, Place, ScanPlan
 from leasehold.core.words.records import SegmentFormat, SegmentRecord
 from leasehold.error_codes import ErrorCode
@@ -132,11 +132,12 @@ class _Keeper:
             self._renew(node, of_node)
 
     def _renew(self, node: LocalNode, parts: list[_Part]) -> None:
-        sent_ns = THREADS.now_ns()
         for one in parts:
-            one.sub_lease.asked(sent_ns)
+            one.sub_lease.asked(THREADS.now_ns())
         try:
-            answer = node.renew(tuple(one.request for one in parts), releases=False, timeout_ns=self._call_ns())
+            requests, timeout_ns = tuple(one.request for one in parts), self._call_ns()
+            call = blocking(lambda: node.renew(requests, releases=False, timeout_ns=timeout_ns))
+            sent_ns, answer = run(sent_and_answer(call, THREADS.now_ns))
         except LeaseholdError as error:
             for one in parts:
                 one.why = error
@@ -281,8 +282,8 @@ class _Opening:
             number, segment = self._left[one]
             groups.setdefault(number, []).append(segment)
         request = self._request(proof, list(groups.values()))
-        sent_ns = THREADS.now_ns()
-        answer = node.ask(request, LocalOpened, LOCAL_OPEN_CALL_NS)
+        call = blocking(lambda: node.ask(request, LocalOpened, LOCAL_OPEN_CALL_NS))
+        sent_ns, answer = run(sent_and_answer(call, THREADS.now_ns))
         folder = Path(answer.folder)
         if folder != root / request.request:  # it is removed in the end
             raise BadMessage(f"{node.address} has opened {folder}, which is not in {root}")

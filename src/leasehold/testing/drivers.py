@@ -5,11 +5,12 @@ Tasks open files at random instants, while one loop renews the sub-lease. A driv
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Any, Final, NoReturn
 
 from leasehold.core.data.asking import Asking
-from leasehold.core.local.sub_lease import SubLease
+from leasehold.core.local.sub_lease import SubLease, sent_and_answer
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.messages import (
     LocalOpened,
@@ -98,8 +99,8 @@ class SimulatedDriver:
         return True
 
     async def _hold(self, asked: OpenLocal, connection: Connection) -> None:
-        sent_ns = self._clock.now_ns()
-        answer = await connection.call(asked, timeout_ns=OPEN_CALL_NS)
+        call = partial(connection.call, asked, timeout_ns=OPEN_CALL_NS)
+        sent_ns, answer = await sent_and_answer(call, self._clock.now_ns)
         if not isinstance(answer, LocalOpened):
             return
         sub_lease = SubLease(sent_ns=sent_ns, remaining_ns=answer.remaining_ns)
@@ -117,12 +118,13 @@ class SimulatedDriver:
 
     async def _renew(self, asked: OpenLocal, sub_lease: SubLease, connection: Connection) -> bool:
         """False once the node says that it has ended."""
-        sent_ns = self._clock.now_ns()
-        sub_lease.asked(sent_ns)
+        asked_ns = self._clock.now_ns()
+        sub_lease.asked(asked_ns)
         request = RenewLocal(cluster_id=asked.cluster_id, requests=(asked.request,), login=asked.login)
-        left_ns = max(LOCAL_CALL_MIN_NS, min(LOCAL_RENEW_CALL_NS, sub_lease.over_ns - sent_ns))
+        left_ns = max(LOCAL_CALL_MIN_NS, min(LOCAL_RENEW_CALL_NS, sub_lease.over_ns - asked_ns))
         try:
-            answer = await connection.call(request, timeout_ns=left_ns)
+            call = partial(connection.call, request, timeout_ns=left_ns)
+            sent_ns, answer = await sent_and_answer(call, self._clock.now_ns)
         except LeaseholdError:
             return True
         if not isinstance(answer, LocalRenewed) or answer.ended:

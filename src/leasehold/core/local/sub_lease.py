@@ -9,7 +9,19 @@ that, so the deadline is not later than the node's, however long the answer took
 | held  | deadline, less what a thread needs to wake up | over: the links are removed |
 """
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from leasehold.limits.local import LOCAL_END_AHEAD_NS, LOCAL_RENEW_NS
+
+T = TypeVar("T")
+
+
+async def sent_and_answer(call: Callable[[], Awaitable[T]], now_ns: Callable[[], int]) -> tuple[int, T]:
+    """The answer of a call, and an instant before it was sent: from there a sub-lease counts."""
+    sent_ns = now_ns()
+    answer = await call()
+    return sent_ns, answer
 
 
 class SubLease:
