@@ -191,6 +191,37 @@ def test_a_child_that_handed_nothing_over_is_reported_to_nobody() -> None:
     assert ran("never", HANDS_OVER) == (0, "", "")
 
 
+def test_links_to_files_of_the_child_are_gone_before_its_end_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = tmp_path / "local"
+    (links / "open").mkdir(parents=True)
+    seen: list[bool] = []
+
+    def answer(_: int) -> bytes:
+        seen.append(links.exists())
+        return ACCEPTANCE
+
+    monkeypatch.setenv("LINKS", str(links))
+    with Coordinator(answer) as leader:
+        assert ran("never", HANDS_OVER + "hand_over(sys.argv[1])", leader.address) == (0, "", "")
+        assert seen == [False]
+        assert len(list(tmp_path.glob("local.*/open"))) == 1
+        assert ran("never", HANDS_OVER + "hand_over(sys.argv[1])", leader.address) == (0, "", ""), "there are none"
+    assert len(leader.came) == 2
+
+
+def test_no_end_is_reported_while_files_of_the_child_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LINKS", str(tmp_path / "file" / "local"))
+    with Coordinator(lambda _: ACCEPTANCE) as leader:
+        _, _, said = ran("never", HANDS_OVER + "hand_over(sys.argv[1])", leader.address)
+    assert "can't be taken away" in said
+    assert leader.came == []
+
+
 STILL_THERE = """
 import ctypes, threading
 def last():
