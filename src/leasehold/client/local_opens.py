@@ -97,6 +97,8 @@ class _Keeper:
         self._parts: dict[str, _Part] = {}
         self._released: list[_Part] = []
         self._pid = 0
+        self._thread: threading.Thread | None = None
+        self._is_ending = False
 
     def add(self, part: _Part) -> None:
         with self._changed:
@@ -104,7 +106,8 @@ class _Keeper:
                 self._pid = os.getpid()
                 self._parts.clear()
                 atexit.register(self._end_all)
-                threading.Thread(target=self._run, name="leasehold-local", daemon=True).start()
+                self._thread = threading.Thread(target=self._run, name="leasehold-local", daemon=True)
+                self._thread.start()
             self._parts[part.request] = part
             self._changed.notify_all()
 
@@ -154,6 +157,8 @@ class _Keeper:
     def _run(self) -> None:
         while True:
             with self._changed:
+                if self._is_ending:
+                    return
                 now_ns = THREADS.now_ns()
                 parts, released = tuple(self._parts.values()), self._released
                 self._released = []
@@ -183,8 +188,16 @@ class _Keeper:
         return max(LOCAL_CALL_MIN_NS, min(left_ns, LOCAL_RENEW_CALL_NS))
 
     def _end_all(self) -> None:
+        if self._pid != os.getpid():
+            return
         for one in {part.owner for part in tuple(self._parts.values())}:
             one.close()
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            # A thread that comes back from gRPC while the interpreter ends would abort the process.
+            self._thread.join(2 * LOCAL_RENEW_CALL_NS / SECOND_NS)
 
 
 _keeper: Final = _Keeper()

@@ -6,6 +6,7 @@ from leasehold.limits import (
     etcd,
     flight,
     lease,
+    local,
     log,
     membership,
     messages,
@@ -210,3 +211,5 @@ assert lease.LEADER_POLL_NS < lease.LEADER_COURTESY_NS < lease.LEADER_ASIDE_NS, 
 assert lease.LEADER_POLL_NS <= log.LEADERSHIP_BEAT_NS, "a challenger sees every beat in time"
 assert log.STORE_REQUEST_NS > log.STORE_ENDPOINTS_MAX * log.STORE_TRY_NS, "each member is asked once"
 assert 0 < certificates.CERTIFICATE_DAYS <= certificates.CERTIFICATE_DAYS_MAX < certificates.AUTHORITY_DAYS
+assert local.LOCAL_CALL_MIN_NS < local.LOCAL_END_AHEAD_NS, "a renewal that hangs delays no removal beyond its deadline"
+assert local.LOCAL_END_AHEAD_NS * 4 < lease.LEASE_DURATION_MIN_NS, "a sub-lease of the shortest lease can be renewed"

@@ -7,6 +7,7 @@ deleted later. Node and reader both do that, each for itself.
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,10 +77,12 @@ class LocalLinks:
 
 def take_away(folder: Path) -> None:
     """Takes the folder of an open from its path, if it is there. Raises `Definite` with code DISK_ERROR."""
+    gone = folder.parent / _GONE
     try:
-        folder.rename(folder.parent / _GONE / folder.name)
-    except FileNotFoundError:
-        return
+        if folder.exists():
+            gone.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):  # the other side was first
+                folder.rename(gone / folder.name)
     except OSError as error:
         raise Definite(
             f"{folder} can't be taken away: {error.strerror}",
