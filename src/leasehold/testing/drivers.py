@@ -106,7 +106,7 @@ class SimulatedDriver:
         sub_lease = SubLease(sent_ns=sent_ns, remaining_ns=answer.remaining_ns)
         self._holds(asked, sub_lease)
         async with asyncio.TaskGroup() as group:
-            tasks = group.create_task(self._open_files(asked, sub_lease))
+            tasks = group.create_task(self._open_files(asked))
             until_ns = self._clock.now_ns() + self._random.randint(0, HELD_MAX_NS)
             while (now_ns := self._clock.now_ns()) < min(until_ns, sub_lease.over_ns):
                 if now_ns >= sub_lease.due_ns and not await self._renew(asked, sub_lease, connection):
@@ -145,11 +145,13 @@ class SimulatedDriver:
             )
         )
 
-    async def _open_files(self, asked: OpenLocal, sub_lease: SubLease) -> NoReturn:
+    async def _open_files(self, asked: OpenLocal) -> NoReturn:
+        awake_ns = self._clock.now_ns()
         while True:
             # After a suspend of the machine, the loop above wakes up first.
             now_ns = self._clock.now_ns()
-            if asked.request in self._node.data.links and now_ns < sub_lease.deadline_ns:
+            is_late = now_ns > awake_ns + MILLISECOND_NS
+            if asked.request in self._node.data.links and not is_late:
                 self.opened += 1
                 lent = self._node.data.lent[asked.request]
                 self._oracle.saw(
@@ -165,7 +167,8 @@ class SimulatedDriver:
                         login=None if asked.login is None else hash_secret(asked.login),
                     )
                 )
-            await self._sleep(self._random.randint(MILLISECOND_NS, OPEN_PAUSE_MAX_NS))
+            awake_ns = self._clock.now_ns() + self._random.randint(MILLISECOND_NS, OPEN_PAUSE_MAX_NS)
+            await self._clock.sleep_until(awake_ns)
 
     async def _sleep(self, duration_ns: int) -> None:
         await self._clock.sleep_until(self._clock.now_ns() + duration_ns)
