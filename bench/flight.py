@@ -72,7 +72,7 @@ class FromMemory:
         assert command
         yield b"%d" % sum(one.batch.num_rows for one in incoming if one.batch is not None)
 
-    def act(self, action: str) -> bytes:
+    def act(self, action: str, _body: bytes, _caller: Caller | None) -> bytes:
         return action.encode()
 
 
