@@ -242,10 +242,11 @@ class Coordinators:
         rewrite: bool = False,
         where: tuple[Filter, ...] = (),
         as_of: AsOf | None = None,
+        grouped: bool = False,
     ) -> ScanPlan:
         """Pins a table at its present revision, or `as_of` an earlier one, and its segments; `through` are the views
         that it is read for. For a `rewrite` the plan has the segments that are worth it, and with conditions those that
-        may have such rows.
+        may have such rows; `grouped` as in `core/data/read_groups.py`.
         """
         revision, time_us = revision_and_time_us(as_of)
         request = PlanScan(
@@ -257,6 +258,7 @@ class Coordinators:
             where=where,
             as_of=revision,
             as_of_us=time_us,
+            grouped=grouped,
         )
         return self._look_up(request, ScanPlan)
 

@@ -12,6 +12,8 @@ QUERY_KEPT_NS: Final = 3_600 * SECOND_NS
 """How long the cutoff of a query is kept after its last task has asked for it."""
 QUERIES_AT_ONCE: Final = 1_000
 """Cutoffs that one transaction forgets."""
+READ_GROUPS_MAX: Final = 64
+"""Groups of a plan whose files are read without a node: each is a read of its own."""
 QUERY_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 """What DuckDB may hold for one SELECT unless the caller says otherwise."""
 QUERY_THREADS_MAX: Final = 4

@@ -53,9 +53,12 @@ def _planned(asked: Filter, table: TableRecord) -> FieldFilter:
             code=ErrorCode.BAD_VALUE,
             hint=f"write {field.name} IS NULL",
         )
-    # What only people and writers look at does not travel.
-    lean = msgspec.structs.replace(field, default=None, comment="")
-    return FieldFilter(field=lean, operator=asked.operator, values=values)
+    return FieldFilter(field=lean(field), operator=asked.operator, values=values)
+
+
+def lean(field: Field) -> Field:
+    """Without what only people and writers look at: that does not travel with each segment."""
+    return msgspec.structs.replace(field, default=None, comment="")
 
 
 def _has_its_values(one: Filter | FieldFilter) -> bool:

@@ -14,6 +14,7 @@ from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, table_facts
 from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.data.read_access import entry_at
+from leasehold.core.data.read_groups import grouped
 from leasehold.core.data.scan_plan import PLAN_LIMITS, PlanLimits, chosen_fields, fitting
 from leasehold.core.words.literals import render_instant
 from leasehold.core.words.messages import PlanScan, ScanPlan
@@ -64,6 +65,8 @@ def plan_past(request: PlanScan, past: PastTable, catalog: Catalog, limits: Plan
         left_out=len(past.segments) - len(found),
         as_of=past.revision,
     )
+    if request.grouped:
+        plan = grouped(plan, found, today, catalog)
     return fitting(plan, today, catalog, limits)
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.attempts import Attempt, B, Inbox, Marked, Replicas
+from leasehold.core.data.filters import lean
 from leasehold.core.data.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.data.places import Places, silent
 from leasehold.core.data.runtime import Runtime
@@ -92,8 +93,7 @@ class SegmentReader(Generic[B]):
         self._now_ns = ports.runtime.now_ns
         self._replicas = ports.replicas
         self._request = ports.draw_id()
-        # What only people and writers look at does not travel.
-        self._asked = tuple(msgspec.structs.replace(one, default=None, comment="") for one in plan.fields)
+        self._asked = tuple(lean(one) for one in plan.fields)
         self._timeout_ns = min(batch_timeout_ns, asking.for_ns)
         self._was_late = False
         self._reasons: dict[NodeId, LeaseholdError] = {}

@@ -9,6 +9,7 @@ from leasehold.core.catalog.reads import all_read
 from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
 from leasehold.core.data.filters import may_hold, planned_filters
+from leasehold.core.data.read_groups import grouped
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
@@ -58,12 +59,14 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
         where=where,
         left_out=len(segments) - len(found),
     )
+    if request.grouped and not request.rewrite:
+        plan = grouped(plan, found, table, catalog)
     return fitting(plan, table, catalog, limits)
 
 
 def takes_long(request: PlanScan) -> bool:
     """Whether a plan compares all segments with DELETEs or conditions: not on the loop that grants leases."""
-    return request.rewrite or bool(request.where)
+    return request.rewrite or request.grouped or bool(request.where)
 
 
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:
@@ -79,7 +82,10 @@ def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[
 
 
 def fitting(plan: ScanPlan, table: TableRecord, catalog: Catalog, limits: PlanLimits) -> ScanPlan:
-    """The plan, if one message can hold it. Raises `Refused` with code TOO_MANY_SEGMENTS."""
+    """The plan, if one message can hold it; its groups only where there is room. Raises `Refused` with code
+    TOO_MANY_SEGMENTS."""
+    if plan.grouped is not None and len(encode(plan)) > limits.bytes_max:
+        plan = msgspec.structs.replace(plan, grouped=None)
     if len(encode(plan)) > limits.bytes_max:
         raise _too_many_segments(len(plan.segments), table, catalog, limits)
     return plan

@@ -5,7 +5,7 @@ import pytest
 
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
-from leasehold.core.words.records import Comparison, DeleteRecord, HiddenColumn, HiddenView, UseState
+from leasehold.core.words.records import Comparison, DeleteRecord, HiddenColumn, HiddenView, UseState, Widening
 from leasehold.core.words.statements import AddColumns, ColumnDefinition, Literal
 from leasehold.core.words.types import Plain
 from leasehold.errors import AlreadyExists, NotFound, Refused
@@ -125,7 +125,8 @@ def test_widen_column(before):
         if after == before:
             assert nothing_to_do(base, widen("a", after))
         elif after in WIDENINGS[before]:
-            assert begun_to(widen("A", after), base, fields=(field(1, "a", type=after), B))
+            files = (Widening(field=1, before=2, type=before),)
+            assert begun_to(widen("A", after), base, fields=(field(1, "a", type=after), B), widened=files)
         else:
             error = refused(base, widen("a", after), Refused, "NARROWING")
             assert all(one in error.hint for one in WIDENINGS[before] if not one.startswith("DECIMAL"))
@@ -136,6 +137,16 @@ def test_a_column_that_is_widened_keeps_its_values():
     run(base, defined("c", default=Literal("number", "5")))
     run(base, widen("c", "BIGINT"))
     assert base.catalog.table(T).fields[2] == field(3, "c", type="BIGINT", initial="5", default="5")
+
+
+def test_a_table_knows_the_earlier_types_of_the_columns_that_it_has():
+    base = ground(*BOTH)
+    for statement in (widen("a", "BIGINT"), defined("c", "TINYINT"), widen("c", "SMALLINT"), widen("c", "INT")):
+        run(base, statement)
+    of_a, of_c = Widening(field=1, before=2, type="INT"), Widening(field=3, before=4, type="TINYINT")
+    assert base.catalog.table(T).widened == (of_a, of_c, Widening(field=3, before=5, type="SMALLINT"))
+    run(base, drop_column("c"))
+    assert base.catalog.table(T).widened == (of_a,)
 
 
 def test_set_default_concerns_new_rows_only():

@@ -12,7 +12,7 @@ from leasehold.core.ddl.plans.rows import check_not_deleted_by
 from leasehold.core.words import keys, statements
 from leasehold.core.words.literals import fit
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import Field, HiddenColumn, TableRecord, UseState
+from leasehold.core.words.records import Field, HiddenColumn, TableRecord, UseState, Widening
 from leasehold.core.words.statements import ColumnDefinition, fold
 from leasehold.core.words.types import ColumnType, Decimal, Plain, parse_type, render_type
 from leasehold.error_codes import ErrorCode
@@ -121,7 +121,9 @@ def widen_column(statement: statements.WidenColumn, catalog: Catalog, _context: 
             code=ErrorCode.NARROWING,
             hint=f"it can become {wider}" if wider else f"{field.type} can't become another type: add a column instead",
         )
-    return _changed(table, msgspec.structs.replace(field, type=asked), catalog)
+    before = Widening(field=field.id, before=SchemaVersion(table.schema_version + 1), type=field.type)
+    noted = msgspec.structs.replace(table, widened=(*table.widened, before))
+    return _changed(noted, msgspec.structs.replace(field, type=asked), catalog)
 
 
 def _widens(now: ColumnType, asked: ColumnType) -> bool:
@@ -181,7 +183,8 @@ def drop_column(statement: statements.DropColumn, catalog: Catalog, _context: Co
 def remove_column(hidden: HiddenColumn, catalog: Catalog) -> tuple[Change, ...]:
     table, field = _hidden(hidden, catalog)
     fields = tuple(one for one in table.fields if one.id != field.id)
-    return (put(keys.table(table.id), msgspec.structs.replace(table, fields=fields)),)
+    widened = tuple(one for one in table.widened if one.field != field.id)
+    return (put(keys.table(table.id), msgspec.structs.replace(table, fields=fields, widened=widened)),)
 
 
 def restore_column(hidden: HiddenColumn, catalog: Catalog) -> tuple[Change, ...]:

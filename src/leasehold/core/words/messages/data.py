@@ -6,6 +6,7 @@ from typing import TypeAlias
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import (
     ColumnStatistics,
+    DeleteRecord,
     Field,
     SegmentFormat,
     SegmentRecord,
@@ -250,6 +251,8 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """The revision whose rows are read, by default the present one."""
     as_of_us: int | None = None
     """Instead of a revision a time, in microseconds since 1970 UTC: the newest revision that was committed by then."""
+    grouped: bool = False
+    """With the groups of segments whose files can be read alike."""
 
 
 class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
@@ -272,6 +275,41 @@ class QueryPlan(BaseMessage, frozen=True, kw_only=True, tag="query-plan/1"):
     needed: tuple[TableNeeded, ...]
 
 
+class FileColumn(BaseMessage, frozen=True, kw_only=True, tag="file-column/1"):
+    """How the files of a group have a column."""
+
+    field: FieldId
+    type: str | None
+    """In which it is stored; None if they lack it, so all rows have its first value."""
+    may_be_nan: bool = False
+    """The bounds in Parquet files leave NaN out: no rows may be skipped by those of this column."""
+
+
+class ReadGroup(BaseMessage, frozen=True, kw_only=True, tag="read-group/1"):
+    """Segments of a plan whose files can be read alike."""
+
+    segments: int
+    """How many."""
+    columns: tuple[FileColumn, ...]
+    deletes: tuple[int, ...]
+    """The DELETEs that may hide rows of them."""
+    may_expire: bool
+    """Whether rows of them may lie before the cutoff of the TTL."""
+
+
+class ReadGroups(BaseMessage, frozen=True, kw_only=True, tag="read-groups/1"):
+    """How the files of a plan can be read without a node. The first segments of the plan are those of the groups, in
+    their order. Those that follow are in no group."""
+
+    groups: tuple[ReadGroup, ...]
+    deletes: tuple[DeleteRecord, ...]
+    """All DELETEs of the groups."""
+    clock: FieldId | None
+    """The column that rows expire by."""
+    fields: tuple[Field, ...]
+    """The columns that tell which rows are hidden."""
+
+
 class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """What to read, and from where: any holder with a lease will do."""
 
@@ -287,3 +325,5 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """How many segments have no row that fulfils `where`, by their statistics."""
     as_of: Revision | None = None
     """The revision whose columns and segments these are, if an earlier one was asked for."""
+    grouped: ReadGroups | None = None
+    """If it was asked for, and one message can hold it."""

@@ -56,6 +56,7 @@ from leasehold.core.words.records.objects import (
     UseState,
     ViewColumn,
     ViewRecord,
+    Widening,
 )
 from leasehold.core.words.records.principals import (
     GrantRecord,

@@ -44,6 +44,14 @@ class Field(Record, frozen=True, kw_only=True, tag="field/1"):
     comment: str = ""
 
 
+class Widening(Record, frozen=True, kw_only=True, tag="widening/1"):
+    """A column got a wider type: files of the schema versions below `before` have it in `type`."""
+
+    field: FieldId
+    before: SchemaVersion
+    type: str
+
+
 class TableRecord(Record, frozen=True, kw_only=True, tag="table/1"):
     """A table and its schema. `cluster_by` is the field whose hash picks the bucket, if any."""
 
@@ -65,6 +73,8 @@ class TableRecord(Record, frozen=True, kw_only=True, tag="table/1"):
     """The number of the newest DELETE of its rows; a TTL that is shortened takes a number too."""
     min_in_sync: int = 0
     """How many nodes must hold the rows of a write at its commit; 0: as the cluster's setting says."""
+    widened: tuple[Widening, ...] = ()
+    """Of the columns that are there, the earliest first: who reads a file by itself must know its types."""
 
 
 class Need(Record, frozen=True, kw_only=True, tag="need/1"):
