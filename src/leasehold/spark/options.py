@@ -1,11 +1,14 @@
 """The options of `format("leasehold")`: their names, and what those of a read ask for."""
 
+import base64
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from leasehold.client.cluster import conditions
 from leasehold.client.past import AsOf, read_time
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import ScanPlan
 from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
 from leasehold.ids import ObjectId
@@ -17,6 +20,8 @@ PATH_OPTION: Final = "path"
 CLUSTER_OPTION: Final = "cluster"
 THROUGH_OPTION: Final = "through"
 """The numbers of the views that the table is read through, with commas between them; only we set it."""
+PLAN_OPTION: Final = "plan"
+"""The plan that is read, as text; only we set it."""
 USER_OPTION: Final = "user"
 PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
 CREDENTIALS_OPTION: Final = "credentials"
@@ -29,6 +34,7 @@ _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PA
 READING: Final = (
     *_EVERYWHERE,
     THROUGH_OPTION,
+    PLAN_OPTION,
     COLUMNS_OPTION,
     WHERE_OPTION,
     AS_OF_REVISION_OPTION,
@@ -58,8 +64,14 @@ def asked(options: Mapping[str, str]) -> Asked:
         columns=None if columns is None else tuple(one.strip() for one in columns.split(",")),
         where=conditions(options.get(WHERE_OPTION)),
         as_of=_as_of(options.get(AS_OF_REVISION_OPTION), options.get(AS_OF_TIMESTAMP_OPTION)),
+        plan=base64.b64decode(options[PLAN_OPTION]) if PLAN_OPTION in options else None,
         through=tuple(ObjectId(int(one)) for one in options.get(THROUGH_OPTION, "").split(",") if one),
     )
+
+
+def plan_options(plan: ScanPlan) -> dict[str, str]:
+    """The options of a read of just this plan: its revision, its segments and its cutoff."""
+    return {PLAN_OPTION: base64.b64encode(encode(plan)).decode()}
 
 
 def as_of_options(as_of: AsOf | None) -> dict[str, str]:
@@ -94,6 +106,6 @@ def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     names = {one.lower() for one in known}
     unknown = next((one for one in options if one.lower() not in names), None)
     if unknown is not None:
-        shown = [one for one in known if one not in {PATH_OPTION, THROUGH_OPTION}]
+        shown = [one for one in known if one not in {PATH_OPTION, THROUGH_OPTION, PLAN_OPTION}]
         hint = nearest(unknown, shown) or f"the options are {', '.join(shown)}"
         raise BadSettings(f"there is no option {unknown!r} here", hint=hint)

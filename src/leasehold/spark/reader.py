@@ -50,6 +50,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     where: tuple[Filter, ...] = ()
     as_of: AsOf | None = None
     through: tuple[ObjectId, ...] = ()
+    plan: bytes | None = None
+    """The encoded plan, if there is one already."""
 
 
 class LeaseholdReader(DataSourceReader):
@@ -78,11 +80,11 @@ class LeaseholdReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in exactly the declared schema; a timestamp is `timestamp[us, tz=UTC]`."""
-        plan = decode_message(partition.value)
-        assert isinstance(plan, ScanPlan), "partitions() made it"
+        plan = _decoded(partition.value)
         known = of_process(plan.facts.cluster_id)
         with readable(self._name), self._entry.kept(Coordinators, known) as cluster:
-            plan = _as_of_this_query(plan, cluster)
+            if self._asked.plan is None:  # else what is read beside it has the plan's cutoff too
+                plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
             places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
@@ -97,7 +99,7 @@ class LeaseholdReader(DataSourceReader):
 
 def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:
     """The columns of a read. Raises also what is wrong with its conditions and its revision."""
-    if asked.where or asked.as_of is not None:
+    if asked.where or asked.as_of is not None or asked.plan is not None:
         return planned(cluster, asked).fields
     facts = cluster.facts(asked.table)
     return facts.fields if asked.columns is None else select_fields(asked.columns, facts.fields, table=facts.name)
@@ -105,6 +107,8 @@ def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:
 
 def planned(cluster: Coordinators, asked: Asked) -> ScanPlan:
     """The plan of a read."""
+    if asked.plan is not None:
+        return _decoded(asked.plan)
     try:
         return cluster.plan(asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of)
     except NotFound:
@@ -146,6 +150,12 @@ def _as_of_this_query(plan: ScanPlan, cluster: Coordinators) -> ScanPlan:
         raise rows_taken_away(plan.facts.name, "rows were deleted")  # its files may lack them already
     facts = msgspec.structs.replace(plan.facts, revision=max(plan.facts.revision, agreed.revision))
     return msgspec.structs.replace(plan, facts=facts, cutoff=agreed)
+
+
+def _decoded(encoded: bytes) -> ScanPlan:
+    plan = decode_message(encoded)
+    assert isinstance(plan, ScanPlan), "nothing else is encoded here"
+    return plan
 
 
 def _declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

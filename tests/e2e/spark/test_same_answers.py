@@ -1,0 +1,168 @@
+"""All ways to read a table give the same rows: over Flight, by Spark's reader of files, and without Spark.
+
+Nullability differs: to Spark, a column that comes from files may be null, also where it is NOT NULL in the table. One
+that all files lack is its first value, which is not null.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from leasehold.client.cluster import Cluster, conditions
+from leasehold.core.data.read_groups import members
+from leasehold.core.words.messages import ScanPlan
+from leasehold.spark import table
+from leasehold.spark.local_frames import local_frame
+from leasehold.spark.options import plan_options
+from leasehold.spark.types import spark_schema
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.spark.drawn_tables import COMPARISONS, DrawnTable
+from tests.e2e.waiting import files_below
+from tests.few import few
+
+pytestmark = pytest.mark.spark
+
+TABLES = 200
+QUERIES = 3
+ZONE = "spark.sql.session.timeZone"
+ZONES = ("UTC", "Asia/Kathmandu", "America/New_York")
+SETTINGS = {
+    "as it is": {},
+    "by field id": {"spark.sql.parquet.fieldId.read.enabled": "true"},
+    "without filters": {"spark.sql.parquet.filterPushdown": "false"},
+}
+Opened = Callable[[ScanPlan], list[list[Path]]]
+
+
+@pytest.fixture
+def opened(running: RunningCluster, tmp_path: Path) -> Opened:
+    """Makes the folders of the groups of a plan: links to the files of the nodes."""
+    made = iter(range(1_000))
+
+    def link(plan: ScanPlan) -> list[list[Path]]:
+        files = {file.name: file for file in files_below(running.directory, ".parquet")}
+        root = tmp_path / f"an [odd] {{name}} with * = %41 {next(made)}"
+        folders: list[list[Path]] = []
+        for number, segments in enumerate(members(plan)):
+            folder = root / str(number)
+            folder.mkdir(parents=True)
+            for one in segments:
+                os.link(files[f"{one.id}.parquet"], folder / f"{one.id}.parquet")
+            folders.append([folder])
+        assert sum(map(len, members(plan))) == len(plan.segments), "all are in groups"
+        return folders
+
+    return link
+
+
+def rows_of(found: pa.Table) -> list[str]:
+    """In no order; NaN equals itself and the zeros differ."""
+    columns = [one.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(one.type) else one for one in found.columns]
+    plain = pa.table(columns, names=[str(place) for place in range(len(columns))])
+    return sorted(map(repr, plain.to_pylist()))
+
+
+def nullable(schema: StructType) -> StructType:
+    return StructType([StructField(one.name, one.dataType, True) for one in schema.fields])
+
+
+class Settings:
+    """Sets settings of the session, and forgets them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __call__(self, settings: dict[str, str], answer: Callable[[], pa.Table | int]) -> pa.Table | int:
+        for name, value in settings.items():
+            self._spark.conf.set(name, value)
+        try:
+            return answer()
+        finally:
+            for name in settings:
+                self._spark.conf.unset(name)
+
+
+@pytest.mark.parametrize("seed", few(10, range(TABLES)))
+def test_all_ways_to_read_give_the_same_rows(spark: SparkSession, cluster: Cluster, opened: Opened, seed: int) -> None:
+    random = Random(seed)
+    drawn = DrawnTable(cluster, f"e2e.drawn_{seed}", random)
+    drawn.grow()
+    within = Settings(spark)
+    spark.conf.set(ZONE, random.choice(ZONES))
+    try:
+        for _ in range(QUERIES):
+            _compare(spark, drawn, opened, within)
+    except Exception as error:
+        error.add_note("\n".join(drawn.log))
+        raise
+    finally:
+        spark.conf.set(ZONE, "UTC")
+        cluster.sql(f"DROP TABLE {drawn.name}")
+
+
+def _compare(spark: SparkSession, drawn: DrawnTable, opened: Opened, within: Settings) -> None:
+    random = drawn.random
+    names = [one.name for one in drawn.fields()]
+    columns = random.sample(names, k=random.randint(1, len(names))) if random.random() < 0.5 else None
+    operators = (*COMPARISONS, "IN", "IS NULL", "IS NOT NULL", "LIKE")
+    found = [one for one in (drawn.condition(operators) for _ in range(random.randint(0, 2))) if one]
+    where = " AND ".join(found) or None
+    pushed = [drawn.spark_condition() for _ in range(random.choice((0, 1, 1, 2)))]
+    pushed = pushed if columns is None else []
+    drawn.log.append(f"-- columns={columns} where={where} filters={pushed}")
+    source = filtered(table(spark, drawn.name, columns, where=where), pushed)
+    expected = rows_of(source.toArrow())
+    if not pushed:
+        scanned = drawn.cluster.table(drawn.name).scan(columns, where=where).read_all()
+        assert rows_of(scanned) == expected, "the client and the source"
+    plan = drawn.cluster.plan(drawn.name, columns, where=conditions(where), grouped=True)
+    folders, others = opened(plan), None
+    if random.random() < 0.25:
+        elsewhere = random.sample(range(len(folders)), k=random.randint(0, min(2, len(folders))))
+        others = over_flight(spark, plan, elsewhere)
+        folders = [[] if place in elsewhere else one for place, one in enumerate(folders)]
+    frame = filtered(local_frame(spark, plan, folders, others), pushed)
+    assert nullable(frame.schema) == nullable(source.schema)
+    for name, settings in SETTINGS.items():
+        # A frame is planned once, so each setting has one of its own.
+        assert rows_of(within(settings, lambda: frame.select("*").toArrow())) == expected, name
+    assert frame.count() == len(expected)
+
+
+def over_flight(spark: SparkSession, plan: ScanPlan, groups: list[int]) -> DataFrame:
+    """The rows of some groups of a plan by the source."""
+    segments = tuple(one for place, each in enumerate(members(plan)) if place in groups for one in each)
+    rest = msgspec.structs.replace(plan, segments=segments, grouped=None)
+    reader = spark.read.format("leasehold").schema(spark_schema(plan.fields))
+    return reader.options(**plan_options(rest)).load(plan.facts.name)
+
+
+def filtered(frame: DataFrame, texts: list[str]) -> DataFrame:
+    for one in texts:
+        frame = frame.where(one)
+    return frame
+
+
+def test_the_rest_of_a_plan_is_read_as_it_was_planned(spark: SparkSession, cluster: Cluster, opened: Opened) -> None:
+    """Over Flight, beside files: with the rows and the cutoff of the plan, or not at all."""
+    cluster.sql("CREATE TABLE e2e.rest (id BIGINT, v STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
+    rows = cluster.table("e2e.rest")
+    rows.append(pa.table({"id": range(10), "v": ["a"] * 10}))
+    cluster.sql("ALTER TABLE e2e.rest ADD COLUMN w INT DEFAULT 7")
+    rows.append(pa.table({"id": range(10, 20), "v": ["b"] * 10}))
+    plan = cluster.plan("e2e.rest", ["w", "id"], grouped=True)
+    assert plan.grouped is not None
+    assert len(plan.grouped.groups) == 2
+    frame = local_frame(spark, plan, [[], opened(plan)[1]], over_flight(spark, plan, [0]))
+    rows.append(pa.table({"id": range(20, 30), "v": ["c"] * 10}))
+    assert sorted(row["id"] for row in frame.collect()) == list(range(20)), "later rows are not of the plan"
+    cluster.sql("DELETE FROM e2e.rest WHERE id < 20 AND id >= 0")
+    with pytest.raises(Exception, match="ROWS_TAKEN_AWAY"):
+        frame.select("id").collect()
