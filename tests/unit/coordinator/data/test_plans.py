@@ -10,7 +10,16 @@ from leasehold.core.words import keys
 from leasehold.core.words.commit_times import encode_commit_time
 from leasehold.core.words.messages import PlanScan
 from leasehold.core.words.operations import Change, Txn
-from leasehold.core.words.records import ReplacedRecord, SegmentRecord, UseState
+from leasehold.core.words.records import (
+    ColumnStatistics,
+    Comparison,
+    DeleteRecord,
+    ReplacedRecord,
+    SegmentFormat,
+    SegmentRecord,
+    UseState,
+    Widening,
+)
 from leasehold.core.words.statements import TableName
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.metastorage.sqlite import SqliteMetaStorage
@@ -124,6 +133,38 @@ async def history(tmp_path):
     await made.commit(*made.made)
     yield made
     await storage.close()
+
+
+async def test_the_past_is_grouped_by_what_was_done_to_the_table_since(history):
+    table = history.table
+    sound = {"format": SegmentFormat.FIELD_IDS, "deletes": 0}
+    bounds = [
+        ColumnStatistics(field=number, nulls=0, minimum=low, maximum=9) for number, low in ((1, 0), (1, 5), (2, 0))
+    ]
+    for number, known in ((1, bounds[0]), (2, bounds[1])):
+        one = msgspec.structs.replace(segment(table.id, number, **sound), statistics=(known, bounds[2]))
+        then = await history.commit(put(keys.segment(one.table, one.bucket, one.id), one))
+    wide = msgspec.structs.replace(table.fields[0], type="BIGINT")
+    today = msgspec.structs.replace(
+        table,
+        fields=(wide, table.fields[1]),
+        schema_version=2,
+        deletes=1,
+        widened=(Widening(field=wide.id, before=2, type="INT"),),
+    )
+    low = DeleteRecord(
+        table=table.id,
+        number=1,
+        state=UseState.IN_USE,
+        where=(Comparison(field=wide.id, operator="<", value="3"),),
+    )
+    await history.commit(put(keys.table(table.id), today), put(keys.delete(table.id, 1), low))
+    plan = await history.plan(then, grouped=True)
+    assert [one.type for one in plan.fields] == ["INT", "INT"]
+    assert [(one.deletes, one.columns[0].type) for one in plan.grouped.groups] == [((1,), "INT"), ((), "INT")]
+    assert [one.type for one in plan.grouped.fields] == ["BIGINT"], "the value of the DELETE may need it"
+    assert all(one.statistics == () for one in plan.segments)
+    assert (await history.plan(then)).grouped is None
 
 
 async def test_a_scan_of_the_past_has_the_segments_of_its_revision(history):

@@ -166,6 +166,8 @@ def test_rows_expire_in_segments_that_begin_before_the_horizon(kind, unit):
     plan = grown.plan(("k",))
     assert plan.cutoff.earliest_us == horizon_us
     assert (plan.grouped.clock, [one.name for one in plan.grouped.fields]) == (2, ["at"])
+    plan = grown.plan(("k",), f"k = 2 AND at >= {kind} '2000-01-01'")
+    assert (plan.segments, plan.grouped.clock, plan.grouped.fields) == ((), None, ())
 
 
 def test_the_first_day_that_has_not_expired():
