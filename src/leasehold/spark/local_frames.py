@@ -7,7 +7,7 @@ pushes down the filters of a query through all of this, and skips by the statist
 | what could go wrong | what is done |
 | --- | --- |
 | a NULL that was written becomes a first value | it is a literal, only where the files lack the column |
-| NaN is greater than all numbers, and bounds in a file leave it out | a product, which is not pushed down |
+| Spark skips rows that fulfil a filter (`core/data/read_groups.py`) | such a column is hidden from filters |
 | a damaged page, a missing file | checksums are verified; the settings that ignore both are overridden |
 | days before 1582 read by the Julian calendar, as a setting may say | overridden |
 | a folder whose name has `[` or `*` | escaped: Spark takes a path for a pattern |
@@ -92,8 +92,8 @@ class _Reading:
         if column.type is None:
             return _literal(field.initial, field.type)
         found = sf.col(f"`{self._name(column)}`")
-        if column.may_be_nan:
-            found = found * sf.lit(1).cast(spark_type(column.type))
+        if column.is_opaque:
+            found = _opaque(found, column.type)
         return found if column.type == field.type else found.cast(spark_type(field.type))
 
     def _taken(self, delete: DeleteRecord) -> Column:
@@ -134,6 +134,17 @@ def fulfilled(column: Column, field: Field, operator: str, values: Sequence[str]
             return column >= literals[0]
         case _:
             raise AssertionError(operator)
+
+
+def _opaque(column: Column, kind: str) -> Column:
+    """The same values, by a function through which Spark pushes no filter."""
+    match kind:
+        case "DATE":
+            return sf.date_from_unix_date(sf.unix_date(column))
+        case "TIMESTAMP":
+            return sf.timestamp_micros(sf.unix_micros(column))
+        case _:
+            return column * sf.lit(1).cast(spark_type(kind))
 
 
 def _literal(text: str | None, type_text: str) -> Column:

@@ -71,8 +71,8 @@ def group(*columns: FileColumn, deletes: tuple[int, ...] = (), may_expire: bool 
     return ReadGroup(segments=1, columns=columns, deletes=deletes, may_expire=may_expire)
 
 
-def stored(number: int, kind: str | None, *, may_be_nan: bool = False) -> FileColumn:
-    return FileColumn(field=FieldId(number), type=kind, may_be_nan=may_be_nan)
+def stored(number: int, kind: str | None, *, is_opaque: bool = False) -> FileColumn:
+    return FileColumn(field=FieldId(number), type=kind, is_opaque=is_opaque)
 
 
 def rows(frame: DataFrame) -> list[tuple[object, ...]]:
@@ -95,12 +95,25 @@ def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 def test_nan_is_found_though_bounds_leave_it_out(spark: SparkSession, tmp_path: Path) -> None:
     real = field(1, "DOUBLE")
     write(tmp_path / "segment.parquet", (real, [1.0, 2.0, math.nan, -0.0]))
-    frame = local_frame(spark, planned([real], group(stored(1, "DOUBLE", may_be_nan=True))), [[tmp_path]])
+    frame = local_frame(spark, planned([real], group(stored(1, "DOUBLE", is_opaque=True))), [[tmp_path]])
     assert repr(rows(frame.where("c1 > 100"))) == "[(nan,)]"
     assert repr(rows(frame.where("c1 = 'NaN'"))) == "[(nan,)]"
     assert repr(rows(frame.where("c1 <= 0"))) == "[(-0.0,)]"
     blind = local_frame(spark, planned([real], group(stored(1, "DOUBLE"))), [[tmp_path]])
     assert rows(blind.where("c1 > 100")) == [], "why the plan tells where NaN may be"
+
+
+def test_days_are_found_that_another_calendar_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    day, at = field(1, "DATE"), field(2, "TIMESTAMP")
+    noon = dt.datetime(1582, 10, 14, 12, tzinfo=dt.UTC)
+    write(tmp_path / "segment.parquet", (day, [noon.date(), None]), (at, [noon, None]))
+    opaque = planned([day, at], group(stored(1, "DATE", is_opaque=True), stored(2, "TIMESTAMP", is_opaque=True)))
+    blind = planned([day, at], group(stored(1, "DATE"), stored(2, "TIMESTAMP")))
+    for text in ("c1 >= DATE '1582-10-14'", "c1 = DATE '1582-10-14'", "c2 >= TIMESTAMP '1582-10-14 12:00:00Z'"):
+        assert local_frame(spark, opaque, [[tmp_path]]).where(text).count() == 1, text
+        assert local_frame(spark, blind, [[tmp_path]]).where(text).count() == 0, (
+            "why the plan tells where such days are"
+        )
 
 
 def test_filters_reach_the_files_in_the_stored_type(
@@ -154,7 +167,7 @@ def test_hidden_rows_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
         state=UseState.IN_USE,
         where=(Comparison(field=FieldId(2), operator=">", value="7.0"),),
     )
-    columns = stored(1, "DATE"), stored(2, "DOUBLE", may_be_nan=True)
+    columns = stored(1, "DATE"), stored(2, "DOUBLE", is_opaque=True)
     expiring = Cutoff(revision=Revision(1), deletes=1, earliest_us=86_400_000_000 + 1)
     plan = planned([day, real], group(*columns, deletes=(1,), may_expire=True), deletes=(above,), cutoff=expiring)
     left = [(days[1], 5.0), (dt.date(1970, 1, 9), 5.0), (None, None)]

@@ -8,9 +8,13 @@ manifest alone (docs/decisions/0059-segments-are-read-in-groups.md):
 | --- | --- |
 | which columns they lack that have a first value | the columns that have statistics |
 | the types in which the columns are stored | the schema version, and what was widened since |
-| columns of floating point that may have NaN, which bounds in files leave out | statistics without bounds |
+| columns with values that Spark's reader of Parquet loses when it skips rows | their bounds |
 | which DELETEs may hide rows | their age, and statistics |
 | whether rows may have expired | statistics of the time column |
+
+Spark loses two kinds of values. The bounds in a file leave NaN out, which is greater than all numbers. And on its way
+to the file, the time in a filter is converted to the Julian calendar and back: a day from the 5th to the 14th of
+October 1582 becomes a later one, and a time before 1900 may move by the offset of a time zone.
 
 Only columns that are read count: those asked for, those of conditions, and those that tell which rows are hidden. A
 segment is in no group if its file does not name the columns by id, or if there would be more than READ_GROUPS_MAX
@@ -18,17 +22,23 @@ groups: then the largest ones stay.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.filters import lean
 from leasehold.core.replicas.rewrite import DAY_US, Known, concern
+from leasehold.core.words.bounds import Bound
+from leasehold.core.words.literals import days_from_civil
 from leasehold.core.words.messages import FileColumn, ReadGroup, ReadGroups, ScanPlan
 from leasehold.core.words.records import ColumnStatistics, Field, SegmentFormat, SegmentRecord, TableRecord
 from leasehold.core.words.skipping import may_fulfil
 from leasehold.ids import FieldId, SchemaVersion
 from leasehold.limits.queries import READ_GROUPS_MAX
+
+CALENDARS_AGREE_DAY: Final = days_from_civil(1901, 1, 1)
+"""From this day on, and some time before, conversions between calendars change no time."""
 
 
 def grouped(plan: ScanPlan, known: Sequence[SegmentRecord], table: TableRecord, catalog: Catalog) -> ScanPlan:
@@ -63,6 +73,17 @@ def members(plan: ScanPlan) -> tuple[tuple[SegmentRecord, ...], ...]:
 def expiry_day(earliest_us: int) -> int:
     """The first day, since 1970, that does not lie before that instant."""
     return -(-earliest_us // DAY_US)
+
+
+def _is_opaque(kind: str, minimum: Bound | None) -> bool:
+    match kind:
+        case "FLOAT" | "DOUBLE":
+            return minimum is None  # as where there is a NaN
+        case "DATE" | "TIMESTAMP":
+            first = CALENDARS_AGREE_DAY * (DAY_US if kind == "TIMESTAMP" else 1)
+            return not isinstance(minimum, int) or minimum < first
+        case _:
+            return False
 
 
 class _Kinds:
@@ -108,8 +129,8 @@ class _Kinds:
             return FileColumn(field=field.id, type=None)
         widened = self._widened.get(field.id, ())
         stored = next((kind for before, kind in widened if segment.schema_version < before), field.type)
-        is_unbounded = known is not None and known.minimum is None and known.nulls < segment.rows
-        return FileColumn(field=field.id, type=stored, may_be_nan=is_unbounded and stored in {"FLOAT", "DOUBLE"})
+        is_opaque = known is not None and known.nulls < segment.rows and _is_opaque(stored, known.minimum)
+        return FileColumn(field=field.id, type=stored, is_opaque=is_opaque)
 
     def described(self, groups: Sequence[ReadGroup]) -> ReadGroups:
         numbers = {number for one in groups for number in one.deletes}

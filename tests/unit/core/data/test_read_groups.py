@@ -7,6 +7,7 @@ from leasehold.core.data.read_groups import expiry_day, members
 from leasehold.core.data.scan_plan import PlanLimits, plan_scan, takes_long
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
+from leasehold.core.words.literals import days_from_civil
 from leasehold.core.words.messages import FileColumn, PlanScan
 from leasehold.core.words.records import ColumnStatistics, HorizonRecord, SegmentFormat, SegmentRecord
 from leasehold.errors import Refused
@@ -124,14 +125,28 @@ def test_a_group_has_one_set_of_stored_types():
     assert [segments for _, segments in grown.groups(("q",))[0]] == [[0, 1], [2]]
 
 
-def test_columns_that_may_have_nan_are_told():
-    grown = Grown("k DOUBLE, s STRING")
-    grown.segment((1.0, 2.0), ("a", "b"))
-    grown.segment((None, None), (None, None))
-    grown.segment((None, None), (None, None), nulls=10)
+NAN = (None, None)
+DAY, DAY_US = days_from_civil(1901, 1, 1), days_from_civil(1901, 1, 1) * 24 * HOUR_US
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "lost"),
+    [
+        ("DOUBLE", (1.0, 2.0), NAN),
+        ("FLOAT", (1.0, 2.0), NAN),
+        ("DATE", (DAY, DAY + 1), (DAY - 1, DAY + 1)),
+        ("TIMESTAMP", (DAY_US, DAY_US + 1), (DAY_US - 1, DAY_US)),
+        ("TIMESTAMP", (DAY_US, DAY_US + 1), (None, None)),
+    ],
+)
+def test_columns_with_values_that_spark_loses_are_opaque(kind, plain, lost):
+    grown = Grown(f"k {kind}, s BINARY, b BIGINT")
+    grown.segment(plain, NAN, (-(2**63), 0))
+    grown.segment(lost, NAN, (-(2**63), 0))
+    grown.segment(NAN, NAN, NAN, nulls=10)
     groups, _ = grown.groups()
-    assert [(group.columns[0].may_be_nan, segments) for group, segments in groups] == [(False, [0, 2]), (True, [1])]
-    assert not any(group.columns[1].may_be_nan for group, _ in groups)
+    assert [(group.columns[0].is_opaque, segments) for group, segments in groups] == [(False, [0, 2]), (True, [1])]
+    assert not any(one.is_opaque for group, _ in groups for one in group.columns[1:])
 
 
 def test_a_delete_is_of_the_segments_that_it_may_concern():

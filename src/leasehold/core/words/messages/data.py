@@ -281,8 +281,8 @@ class FileColumn(BaseMessage, frozen=True, kw_only=True, tag="file-column/1"):
     field: FieldId
     type: str | None
     """In which it is stored; None if they lack it, so all rows have its first value."""
-    may_be_nan: bool = False
-    """The bounds in Parquet files leave NaN out: no rows may be skipped by those of this column."""
+    is_opaque: bool = False
+    """Whether no filter on it may reach the files, since Spark would skip rows that fulfil the filter."""
 
 
 class ReadGroup(BaseMessage, frozen=True, kw_only=True, tag="read-group/1"):
