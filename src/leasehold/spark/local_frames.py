@@ -36,7 +36,6 @@ _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
-    "mergeSchema": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
 _PATTERN: Final = re.compile(r"[\\{}\[\]*?]")

@@ -13,8 +13,8 @@ manifest alone (docs/decisions/0059-segments-are-read-in-groups.md):
 | whether rows may have expired | statistics of the time column |
 
 Spark loses two kinds of values. The bounds in a file leave NaN out, which is greater than all numbers. And on its way
-to the file, the time in a filter is converted to the Julian calendar and back: a day from the 5th to the 14th of
-October 1582 becomes a later one, and a time before 1900 may move by the offset of a time zone.
+to the file, a day or time before 1900 in a filter is converted to the Julian calendar and back: a day from the 5th to
+the 14th of October 1582 becomes a later one.
 
 Only columns that are read count: those asked for, those of conditions, and those that tell which rows are hidden. A
 segment is in no group if its file does not name the columns by id, or if there would be more than READ_GROUPS_MAX
@@ -38,7 +38,7 @@ from leasehold.ids import FieldId, SchemaVersion
 from leasehold.limits.queries import READ_GROUPS_MAX
 
 CALENDARS_AGREE_DAY: Final = days_from_civil(1901, 1, 1)
-"""From this day on, and some time before, conversions between calendars change no time."""
+"""From this day on, and some time before, no day or time is converted."""
 
 
 def grouped(plan: ScanPlan, known: Sequence[SegmentRecord], table: TableRecord, catalog: Catalog) -> ScanPlan:
