@@ -37,6 +37,7 @@ def test_I14_no_message_has_a_field_for_a_reading_of_a_clock():
         "elapsed_ns",
         "lease_remaining_ns",
         "left_ns",
+        "remaining_ns",
         "renew_every_ns",
         "replaced_in_ns",
         "running_ns",
