@@ -156,6 +156,7 @@ class ErrorCode(StrEnum):
     NO_CONDITION = auto()
     NO_COORDINATOR = auto()
     NO_IDENTITY = auto()
+    NO_LINKS = auto()
     NO_META_STORAGE = auto()
     NO_NODE = auto()
     NO_PROCEDURE = auto()

@@ -26,7 +26,7 @@ from leasehold.client.cluster import connect
 from leasehold.client.local_opens import open_locally
 with connect(sys.argv[1]) as cluster:
     plan = cluster.plan("db.t")
-    open_ = open_locally(cluster, plan, [plan.segments])
+    open_ = open_locally(plan, [plan.segments], login=None, revision=plan.facts.revision, tls=cluster.tls)
     for folders in open_.folders:
         for folder in folders:
             for path in folder.iterdir():
@@ -56,7 +56,7 @@ def cluster(running: RunningCluster) -> Generator[Cluster]:
 
 def opened(cluster: Cluster) -> tuple[LocalOpen, list[Path]]:
     plan = cluster.plan("db.t")
-    open_ = open_locally(cluster, plan, [plan.segments])
+    open_ = open_locally(plan, [plan.segments], login=None, revision=plan.facts.revision, tls=cluster.tls)
     assert open_.left_out == {}
     return open_, [file for folder in open_.folders[0] for file in folder.iterdir()]
 

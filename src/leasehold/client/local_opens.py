@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from leasehold.client.coordinators import Coordinators
 from leasehold.client.local_calls import LocalNode
 from leasehold.client.threads import THREADS, blocking
 from leasehold.core.data.filters import columns_of
@@ -24,7 +23,7 @@ from leasehold.core.words.messages import LocalOpened, LocalSegment, OpenLocal, 
 from leasehold.core.words.records import SegmentFormat, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, LeaseholdError, Refused, Unreachable
-from leasehold.ids import LoginToken, NodeId, SegmentId
+from leasehold.ids import LoginToken, NodeId, Revision, SegmentId
 from leasehold.limits.flight import FLIGHT_CLIENTS_MAX
 from leasehold.limits.local import (
     LOCAL_CALL_MIN_NS,
@@ -38,6 +37,7 @@ from leasehold.storage.local_links import delete, take_away
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.failures import from_failure
 from leasehold.wire.steps import run
+from leasehold.wire.tls import TlsSource
 
 
 class LocalOpen:
@@ -59,9 +59,9 @@ class LocalOpen:
             _keeper.renew(tuple(self._parts))
         return self.ended
 
-    def close(self) -> None:
+    def close(self, why: str = "it was closed") -> None:
         """Removes the folders. Idempotent."""
-        self.end(Refused("it was closed", code=ErrorCode.LOCAL_ENDED, hint="make the frame again"))
+        self.end(Refused(why, code=ErrorCode.LOCAL_ENDED, hint="make the frame again"))
 
     def end(self, why: LeaseholdError) -> None:
         """Removes the folders, since `why`."""
@@ -205,15 +205,25 @@ _elsewhere: Final[dict[str, int]] = {}
 """Until when a node at an address counts as one of another machine."""
 
 
-def open_locally(cluster: Coordinators, plan: ScanPlan, groups: Sequence[Sequence[SegmentRecord]]) -> LocalOpen:
+_AWAY: Final = {ErrorCode.NOT_LOCAL, ErrorCode.NO_LINKS, ErrorCode.UNREACHABLE, ErrorCode.TIMED_OUT}
+
+
+def open_locally(
+    plan: ScanPlan,
+    groups: Sequence[Sequence[SegmentRecord]],
+    *,
+    login: LoginToken | None,
+    revision: Revision,
+    tls: TlsSource | None,
+) -> LocalOpen:
     """Opens the segments of `groups`, which are some of a plan's, at the nodes on this file system that hold them.
 
-    `cluster` asks for its login again and again: it must not log out before the open is closed. Raises `Refused`
-    (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN, ROWS_TAKEN_AWAY ..) as a scan does. What no node can hand out is left
-    out, and can be read over Flight.
+    The `login`, which nodes know from `revision` on, is shown again and again: it must not end before the open is
+    closed. Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN, ROWS_TAKEN_AWAY ..) as a scan does. What no node
+    can hand out is left out, and can be read over Flight.
     """
     made = LocalOpen()
-    opening = _Opening(cluster, plan, groups, made)
+    opening = _Opening(plan, groups, made, login=login, revision=revision, tls=tls)
     try:
         opening.run()
     except BaseException:
@@ -228,12 +238,19 @@ class _Opening:
     """One open, while its nodes are asked one after the other."""
 
     def __init__(
-        self, cluster: Coordinators, plan: ScanPlan, groups: Sequence[Sequence[SegmentRecord]], made: LocalOpen
+        self,
+        plan: ScanPlan,
+        groups: Sequence[Sequence[SegmentRecord]],
+        made: LocalOpen,
+        *,
+        login: LoginToken | None,
+        revision: Revision,
+        tls: TlsSource | None,
     ) -> None:
         self._plan = plan
-        self._tls = cluster.tls
-        self._login: LoginToken | None = cluster.token
-        self._revision = max(plan.facts.revision, cluster.known.revision)
+        self._tls = tls
+        self._login = login
+        self._revision = max(plan.facts.revision, revision)
         self._made = made
         self._draw_id: Callable[[], str] = SystemEntropy().hex_128
         self._left = {segment.id: (number, segment) for number, group in enumerate(groups) for segment in group}
@@ -254,7 +271,7 @@ class _Opening:
                 if error.code in FINAL:
                     raise
                 self._failed(node, error)
-                if error.code in {ErrorCode.NOT_LOCAL, ErrorCode.UNREACHABLE, ErrorCode.TIMED_OUT}:
+                if error.code in _AWAY:
                     if len(_elsewhere) >= FLIGHT_CLIENTS_MAX:
                         _elsewhere.clear()
                     _elsewhere[place.address] = THREADS.now_ns() + LOCAL_ELSEWHERE_NS

@@ -29,5 +29,9 @@ LOCAL_RENEW_CALL_NS: Final = 300 * MILLISECOND_NS
 LOCAL_CALL_MIN_NS: Final = 50 * MILLISECOND_NS
 """For a renewal of which another sub-lease is almost over; well within LOCAL_END_AHEAD_NS."""
 LOCAL_PROOF_CALL_NS: Final = SECOND_NS
+LOCAL_FRAMES_LOOK_NS: Final = 10 * SECOND_NS
+"""How often a driver of Spark looks which of its frames are not used any more."""
+LOCAL_FRAMES_MANY: Final = LOCAL_OPENS_PER_USER_MAX // 2
+"""Of so many frames that may be used, Java is told to find those that are not."""
 LOCAL_ELSEWHERE_NS: Final = 60 * SECOND_NS
 """For how long a reader takes a node for one of another machine."""

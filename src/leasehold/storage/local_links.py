@@ -63,7 +63,7 @@ class LocalLinks:
         except OSError as error:
             raise Refused(
                 f"no links to the files of this node can be made: {error.strerror}",
-                code=ErrorCode.NOT_LOCAL,
+                code=ErrorCode.NO_LINKS,
                 hint="the rows can be read over Flight",
             ) from error
         return str(folder)

@@ -35,7 +35,9 @@ print(*sys.modules)
 NEEDLESS = {
     *("cryptography", "duckdb", "pandas", "psutil", "pyarrow.parquet", "rich", "sqlglot", "sqlite3", "typer", "uvloop"),
     *("leasehold.cli", "leasehold.client.append", "leasehold.client.cluster", "leasehold.local", "leasehold.sql"),
+    *("leasehold.client.local_opens", "leasehold.core.data.read_groups", "leasehold.spark.local_tables"),
     *("leasehold.spark.filters", "leasehold.spark.options", "leasehold.spark.sessions", "leasehold.spark.source"),
+    *("leasehold.spark.held_frames", "leasehold.spark.settings", "leasehold.spark.tables"),
 }
 
 

@@ -134,6 +134,15 @@ SETTINGS: Final = (
         words=("manual", "auto"),
     ),
     Setting(
+        name="local_reads",
+        field="local_reads",
+        smallest=0,
+        largest=1,
+        is_duration=False,
+        meaning="whether Spark on the machine of a node may read its files itself",
+        words=("off", "on"),
+    ),
+    Setting(
         name="catch_up_difference",
         field="catch_up_difference",
         smallest=1,

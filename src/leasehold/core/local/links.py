@@ -19,7 +19,7 @@ class LinksFiles(Protocol):
         ...
 
     async def link(self, request: str, groups: Sequence[Sequence[OnDisk]]) -> str:
-        """Makes the folder of an open, with the links; its path. Raises `Refused` with code NOT_LOCAL if that can't be
+        """Makes the folder of an open, with the links; its path. Raises `Refused` with code NO_LINKS if that can't be
         done here. Then, or if the folder is taken away meanwhile, some links may be left until `take_away`."""
         ...
 

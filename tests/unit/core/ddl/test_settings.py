@@ -107,6 +107,7 @@ def test_what_is_shown():
         ("replace_after", "15m", "5s to 30d or 'never'"),
         ("repair_rate", "67108864", "1048576 to 17179869184"),
         ("rebalance", "manual", "'manual' or 'auto'"),
+        ("local_reads", "on", "'off' or 'on'"),
         ("catch_up_difference", "100", "1 to 1000000"),
         ("retention", "1h", "1s to 30d"),
         ("retention_revisions", "200000", "100 to 100000000"),

@@ -4,7 +4,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,14 +15,13 @@ from leasehold.client.local_calls import LocalNode
 from leasehold.client.local_opens import LocalOpen, _Opening, open_locally
 from leasehold.client.threads import THREADS
 from leasehold.core.catalog.plan import put
-from leasehold.core.data.known import Known
 from leasehold.core.lease.holder import Lease
 from leasehold.core.local.reads import check_asked
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskLocalProof, ScanPlan
 from leasehold.core.words.records import HorizonRecord, Right, SegmentFormat
 from leasehold.errors import LeaseholdError
-from leasehold.ids import ClusterId, LoginToken, SegmentId, Sequence, Term
+from leasehold.ids import ClusterId, LoginToken, Revision, SegmentId, Sequence, Term
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.storage import local_links
@@ -46,13 +44,13 @@ def pair(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-def reader(login: LoginToken | None = None) -> Any:
-    return SimpleNamespace(tls=None, token=login, known=Known(THREADS))
+def reader(login: LoginToken | None = None) -> dict[str, Any]:
+    return {"tls": None, "login": login, "revision": Revision(0)}
 
 
 def opened(made: Cluster, plan: ScanPlan | None = None, login: LoginToken | None = None) -> LocalOpen:
     plan = plan or made.plan()
-    return open_locally(reader(login), plan, [[one] for one in plan.segments])
+    return open_locally(plan, [[one] for one in plan.segments], **reader(login))
 
 
 def paths(open_: LocalOpen) -> list[Path]:
@@ -228,7 +226,7 @@ def test_where_no_links_can_be_made_all_is_left_out(
 
     monkeypatch.setattr(local_links.os, "link", link)
     open_ = opened(pair)
-    assert {one.code for one in open_.left_out.values()} == {"NOT_LOCAL"}
+    assert {one.code for one in open_.left_out.values()} == {"NO_LINKS"}
     assert left_over(pair) == []
 
 
@@ -269,7 +267,7 @@ def test_a_damaged_file_is_opened_at_another_node(pair: Cluster) -> None:
 def test_files_of_the_first_format_are_left_out(pair: Cluster) -> None:
     plan = pair.plan()
     old = msgspec.structs.replace(plan.segments[0], format=SegmentFormat.COLUMN_NAMES)
-    open_ = open_locally(reader(), plan, [[old, plan.segments[1]]])
+    open_ = open_locally(plan, [[old, plan.segments[1]]], **reader())
     assert {key: one.code for key, one in open_.left_out.items()} == {old.id: "NOT_LOCAL"}
     assert [path.stem for path in paths(open_)] == [plan.segments[1].id]
     open_.close()
@@ -357,7 +355,7 @@ def test_the_opens_of_a_user_are_bounded(pair: Cluster, monkeypatch: pytest.Monk
 
 def test_a_request_out_of_bounds_is_refused(pair: Cluster) -> None:
     plan, made = pair.plan(), LocalOpen()
-    opening = _Opening(reader(), plan, [plan.segments], made)
+    opening = _Opening(plan, [plan.segments], made, **reader())
     good = opening._request(b"", [plan.segments])
     check_asked(good)
     group = good.groups[0]

@@ -64,6 +64,8 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """Bytes that each node copies from others in a second, on average."""
     rebalance: int = 0
     """Whether a leader begins a rebalance by itself: an index of the words of the setting (`core.ddl.settings`)."""
+    local_reads: int = 1
+    """Whether readers may open the files of a node on their machine: an index of the words of the setting."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
