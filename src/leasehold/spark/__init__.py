@@ -10,15 +10,25 @@ frame.write.format("leasehold").option("table", "nyc.weather").mode("append").sa
 It needs the packages of `leasehold[spark]`; without PySpark the import raises `NotInstalled`, which is an ImportError.
 """
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import spark_not_installed
 
 if TYPE_CHECKING:
-    from leasehold.spark.sessions import attach, session, table, view
+    from leasehold.spark.local_tables import last_plan
+    from leasehold.spark.sessions import session
+    from leasehold.spark.tables import attach, table, view
 
-__all__ = ["attach", "session", "table", "view"]
+_MODULES = {
+    "attach": "tables",
+    "last_plan": "local_tables",
+    "session": "sessions",
+    "table": "tables",
+    "view": "tables",
+}
+__all__ = ["attach", "last_plan", "session", "table", "view"]
 
 for package in ("pyspark", "pandas"):
     if find_spec(package) is None:
@@ -26,9 +36,7 @@ for package in ("pyspark", "pandas"):
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what starts sessions when it is first used: Spark's Python workers import this package too."""
+    """Loads what drivers need when it is first used: Spark's Python workers import this package too."""
     if name in __all__:
-        from leasehold.spark import sessions  # noqa: PLC0415 - lazily, as said above
-
-        return getattr(sessions, name)
+        return getattr(import_module(f"leasehold.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'leasehold.spark' has no attribute {name!r}")

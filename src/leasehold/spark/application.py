@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark import SparkContext
@@ -39,6 +40,7 @@ class Application:
         self._secret = ApplicationSecret(SystemEntropy().hex_128())
         self.id: Final = hash_secret(self._secret)
         self._clusters: dict[str, str | None] = {}
+        self._at_end: list[Callable[[], None]] = []
         self._ended = threading.Event()
         threading.Thread(target=self._keep_renewing, name="leasehold-logins", daemon=True).start()
 
@@ -46,10 +48,16 @@ class Application:
         """From now on the logins at this cluster are renewed; `credentials` is a file that says whom to trust."""
         self._clusters[target] = credentials
 
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Calls `act`, which raises nothing, before the logins end."""
+        self._at_end.append(act)
+
     def end(self) -> None:
         """Ends all logins of the application. Idempotent, and raises nothing."""
         if not self._ended.is_set():
             self._ended.set()
+            for act in self._at_end:
+                act()
             for target, credentials in tuple(self._clusters.items()):
                 with contextlib.suppress(LeaseholdError), Cluster(target, credentials=credentials) as cluster:
                     cluster.end_logins(self._secret)

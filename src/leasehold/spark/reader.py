@@ -105,12 +105,14 @@ def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:
     return facts.fields if asked.columns is None else select_fields(asked.columns, facts.fields, table=facts.name)
 
 
-def planned(cluster: Coordinators, asked: Asked) -> ScanPlan:
-    """The plan of a read."""
+def planned(cluster: Coordinators, asked: Asked, *, grouped: bool = False) -> ScanPlan:
+    """The plan of a read; `grouped` as in `Coordinators.plan`."""
     if asked.plan is not None:
         return _decoded(asked.plan)
     try:
-        return cluster.plan(asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of)
+        return cluster.plan(
+            asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of, grouped=grouped
+        )
     except NotFound:
         if asked.columns is not None and asked.as_of is None:  # says all that is wrong with them
             select_fields(asked.columns, cluster.facts(asked.table).fields, table=asked.table)

@@ -117,11 +117,13 @@ def _compare(spark: SparkSession, drawn: DrawnTable, opened: Opened, within: Set
     pushed = [drawn.spark_condition() for _ in range(random.choice((0, 1, 1, 2)))]
     pushed = pushed if columns is None else []
     drawn.log.append(f"-- columns={columns} where={where} filters={pushed}")
-    source = filtered(table(spark, drawn.name, columns, where=where), pushed)
+    source = filtered(table(spark, drawn.name, columns, where=where, local=False), pushed)
     expected = rows_of(source.toArrow())
     if not pushed:
         scanned = drawn.cluster.table(drawn.name).scan(columns, where=where).read_all()
         assert rows_of(scanned) == expected, "the client and the source"
+    whole = table(spark, drawn.name, columns, where=where, local=True)
+    assert rows_of(filtered(whole, pushed).toArrow()) == expected, "files that the nodes have handed out"
     plan = drawn.cluster.plan(drawn.name, columns, where=conditions(where), grouped=True)
     folders, others = opened(plan), None
     if random.random() < 0.25:

@@ -49,7 +49,7 @@ def test_files_of_every_age_read_right(spark: SparkSession, cluster: Cluster) ->
 def test_a_frame_that_was_planned_keeps_its_columns_and_ends_with_them(spark: SparkSession, cluster: Cluster) -> None:
     cluster.sql("CREATE TABLE e2e.planned (k BIGINT, n INT)")
     cluster.table("e2e.planned").append(pa.table({"k": [1], "n": pa.array([10], pa.int32())}))
-    frame = table(spark, "e2e.planned")
+    frame = table(spark, "e2e.planned", local=False)
     assert values(frame) == [(1, 10)]
     for change in ("ADD COLUMN x INT DEFAULT 5", "RENAME COLUMN n TO m", "ALTER COLUMN m TYPE BIGINT"):
         cluster.sql(f"ALTER TABLE e2e.planned {change}")
@@ -67,7 +67,7 @@ def test_a_frame_that_was_loaded_and_never_read_is_to_be_loaded_again_once_a_col
     spark: SparkSession, cluster: Cluster
 ) -> None:
     cluster.sql("CREATE TABLE e2e.wider (k BIGINT, n INT)")
-    frame = table(spark, "e2e.wider")
+    frame = table(spark, "e2e.wider", local=False)
     cluster.sql("ALTER TABLE e2e.wider ALTER COLUMN n TYPE BIGINT")
     with pytest.raises(PySparkException, match=r"n is BIGINT by now, not int \[BAD_SCHEMA\]; load it again"):
         frame.collect()
@@ -79,7 +79,7 @@ def test_deleted_rows_are_gone_from_frames_of_before_too_and_stay_so_when_they_l
 ) -> None:
     cluster.sql("CREATE TABLE e2e.gone (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
     append(spark.range(100), "e2e.gone")
-    frame = table(spark, "e2e.gone")
+    frame = table(spark, "e2e.gone", local=False)
     assert frame.count() == 100
     cluster.sql("DELETE FROM e2e.gone WHERE id >= 10 AND id < 100")
     wanted = [(number,) for number in range(10)]
@@ -97,7 +97,7 @@ def test_a_query_whose_tasks_cross_a_delete_ends_and_its_frame_can_be_queried_ag
     """The first tasks have read all rows of theirs, and hold every place until the DELETE has returned."""
     cluster.sql("CREATE TABLE e2e.crossed (id BIGINT) CLUSTERED BY (id) INTO 8 BUCKETS")
     append(spark.range(1000), "e2e.crossed")
-    frame = table(spark, "e2e.crossed")
+    frame = table(spark, "e2e.crossed", local=False)
     first = spark.sparkContext.defaultParallelism
     assert frame.rdd.getNumPartitions() > first, "some tasks come later"
     have_read, deleted = [tmp_path / f"read-{number}" for number in range(first)], tmp_path / "deleted"
@@ -123,7 +123,7 @@ def test_a_query_whose_tasks_cross_a_delete_ends_and_its_frame_can_be_queried_ag
     assert values(frame) == [(number,) for number in range(10)]
     with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
         frame.rdd.collect()
-    assert table(spark, "e2e.crossed").rdd.count() == 10
+    assert table(spark, "e2e.crossed", local=False).rdd.count() == 10
 
 
 def test_a_column_with_a_default_may_be_left_out_and_one_without_may_not(spark: SparkSession, cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster, connect
@@ -51,6 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
         with connect(running.directory, user="root", password="root") as root:
             root.sql("CREATE DATABASE d")
             root.sql("CREATE TABLE d.t (a BIGINT)")
+            root.table("d.t").append(pa.table({"a": [0]}))
             root.sql("CREATE VIEW d.v AS SELECT a FROM d.t")
             root.sql(f"CREATE USER u PASSWORD '{PASSWORD}'")
             root.sql("GRANT SELECT, INSERT ON DATABASE d TO u")

@@ -51,7 +51,7 @@ def test_the_first_address_is_dead_and_the_leader_dies_between_planning_and_runn
     append(spark.range(100))
     with several.connect() as cluster:
         cluster.sql("DELETE FROM d.t WHERE id < 10")  # so tasks ask the leader which rows are deleted
-    planned = table(spark, "d.t")
+    planned = table(spark, "d.t", local=False)
     assert planned.count() == 90
 
     opened, killed = tmp_path / "opened", tmp_path / "killed"

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrameReader, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 
 from leasehold.certificates.files import CA
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CredentialsFile, write_credentials
 from leasehold.client.trust import TLS_FOLDER
-from leasehold.errors import Forbidden, Unauthenticated, WrongPassword
+from leasehold.errors import Forbidden, LeaseholdError, Unauthenticated, WrongPassword
 from leasehold.spark import attach, session, table, view
 from leasehold.spark.application import application_of
 from leasehold.spark.reader import LeaseholdReader
-from leasehold.spark.sessions import CLUSTER_SETTING, CREDENTIALS_SETTING
+from leasehold.spark.settings import CLUSTER_SETTING, CREDENTIALS_SETTING
 from leasehold.spark.sink import LeaseholdSink
 from leasehold.spark.source import LeaseholdSource, bound_to
 from tests.e2e.cluster import RunningCluster
@@ -82,6 +82,25 @@ def test_a_revoked_right_ends_the_next_query(spark: SparkSession, guarded: Runni
         frame.count()
     root.sql("GRANT SELECT ON TABLE d.t TO u")
     assert frame.count() == before
+
+
+def test_a_revoked_right_ends_a_frame_that_reads_files(
+    spark: SparkSession, guarded: RunningCluster, root: Cluster
+) -> None:
+    def made() -> DataFrame:
+        return table(spark, "d.t", cluster=guarded.directory, user="u", password=PASSWORD, local=True)
+
+    root.table("d.t").append(pa.table({"a": [1, 2, 3]}))
+    frame = made()
+    before = frame.count()
+    assert before >= 3
+    root.sql("REVOKE SELECT ON TABLE d.t FROM u")
+    with pytest.raises(LeaseholdError, match=r"u lacks SELECT.*\[FORBIDDEN\]; make the frame again"):
+        frame.count()
+    with pytest.raises(Forbidden):
+        made()
+    root.sql("GRANT SELECT ON TABLE d.t TO u")
+    assert made().count() == before
 
 
 def test_what_goes_to_the_workers_holds_no_password_and_no_path_but_the_roots(guarded: RunningCluster) -> None:
@@ -232,7 +251,7 @@ def test_a_file_of_credentials_says_where_and_who_and_its_token_does_not_travel(
         before = frame.count()
         assert before > 0
         root.sql("DROP TOKEN job")
-        with pytest.raises(PySparkException, match="this login has ended"):
+        with pytest.raises(LeaseholdError, match="this login has ended"):
             frame.count()
     finally:
         spark.conf.unset(CREDENTIALS_SETTING)

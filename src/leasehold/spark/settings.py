@@ -1,0 +1,65 @@
+"""What a Spark session knows of clusters: the address of its own, who logs in, and for how long its tasks may."""
+
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from leasehold.client.cluster import Cluster
+from leasehold.spark.application import application_of
+from leasehold.spark.options import CREDENTIALS_OPTION, USER_OPTION
+from leasehold.spark.source import anchored, bound_to, default_cluster
+
+CLUSTER_SETTING: Final = "spark.leasehold.cluster"
+"""The session's cluster, for `table` and `attach`."""
+CREDENTIALS_SETTING: Final = "spark.leasehold.credentials"
+"""The session's file of credentials, if it has one."""
+
+_PASSWORDS: Final[dict[tuple[str, str], str]] = {}
+"""Those that this process was given, by cluster and user: its sessions tell them to their source."""
+
+
+def choose_cluster(spark: SparkSession, cluster: str | Path | None) -> None:
+    """Makes it the session's cluster; default what its credentials or the environment say."""
+    file = _file(spark)
+    target = anchored(cluster or default_cluster(file))
+    spark.conf.set(CLUSTER_SETTING, target)
+    _register(spark, target, file)
+
+
+def connected(spark: SparkSession, cluster: str | Path | None, user: str | None, password: str | None) -> Cluster:
+    """A connection to `cluster`, by default the session's."""
+    return Cluster(_target(spark, cluster), user=user, password=password, credentials=_file(spark))
+
+
+def credentials(spark: SparkSession, target: str, user: str | None, password: str | None) -> dict[str, str]:
+    """Options of the source, which takes missing ones from the environment. A password is none of them: Spark shows and
+    keeps options, so the session's source is told it apart."""
+    file = _file(spark)
+    if user is not None and password is not None and _PASSWORDS.get((target, user)) != password:
+        _PASSWORDS[target, user] = password
+        _register(spark, _target(spark, None), file)
+    given = {USER_OPTION: user, CREDENTIALS_OPTION: file}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def keeping_logins(spark: SparkSession, target: str) -> bytes:
+    """The id of the session's application, which renews from now on its logins at this cluster."""
+    application = application_of(spark.sparkContext)
+    application.keep(target, _file(spark))
+    return application.id
+
+
+def _register(spark: SparkSession, target: str, file: str | None) -> None:
+    """Makes the source of the session one that knows all this."""
+    spark.dataSource.register(bound_to(target, file, _PASSWORDS, keeping_logins(spark, target)))
+
+
+def _target(spark: SparkSession, cluster: str | Path | None) -> str:
+    known = spark.conf.get(CLUSTER_SETTING, None)
+    return anchored(cluster or known or default_cluster(_file(spark)))
+
+
+def _file(spark: SparkSession) -> str | None:
+    named = spark.conf.get(CREDENTIALS_SETTING, None)
+    return None if named is None else str(Path(named).absolute())

@@ -1,0 +1,157 @@
+"""Tables and views of a cluster as DataFrames, and as views of Spark."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.past import AsOf
+from leasehold.core.words.messages import Rows, ScanPlan
+from leasehold.core.words.records import Field
+from leasehold.core.words.statements import fold
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import AlreadyExists, Refused
+from leasehold.spark.local_tables import Local, read_locally
+from leasehold.spark.options import (
+    CLUSTER_OPTION,
+    TABLE_OPTION,
+    THROUGH_OPTION,
+    WHERE_OPTION,
+    as_of_options,
+    plan_options,
+)
+from leasehold.spark.reader import Asked, fields_of
+from leasehold.spark.settings import connected, credentials
+from leasehold.spark.source import FORMAT
+from leasehold.spark.types import select_fields, spark_schema
+from leasehold.wire.entropy import SystemEntropy
+
+
+def table(
+    spark: SparkSession,
+    name: str,
+    columns: Iterable[str] | None = None,
+    *,
+    where: str | None = None,
+    as_of: AsOf | None = None,
+    local: Local = "auto",
+    cluster: str | Path | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> DataFrame:
+    """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
+
+    `where` chooses rows as in `client.cluster.Table.scan`: what has no such row is not read, and other rows do not
+    travel. The frame keeps the revision at which it was made or, over Flight, first read, or the revision or time
+    `as_of`; ask for the table again to see rows that were added since. `local` says whether Spark reads files on its
+    machine itself (`spark/local_tables.py`): with `False` all comes over Flight, with `True` nothing does. If the
+    cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises `NotFound`
+    for a table or column that is not there, `BadStatement` for a `where` that can't be read, `BadSettings` for a time
+    without a zone, `Refused` with code BAD_SCHEMA, BAD_VALUE, TOO_OLD, FUTURE_REVISION or NOT_LOCAL, `Unauthenticated`,
+    `Unreachable`.
+    """
+    names = None if columns is None or isinstance(columns, str) else tuple(columns)
+    if columns is not None and not names:
+        raise Refused(
+            f"columns is {columns!r}, not a list of names", code=ErrorCode.BAD_SCHEMA, hint='write columns=["origin"]'
+        )
+    with connected(spark, cluster, user, password) as connection:
+        asked = Asked(table=name, columns=names, where=conditions(where), as_of=as_of)
+        options = credentials(spark, connection.target, user, password)
+
+        def over_flight(plan: ScanPlan) -> DataFrame:
+            return _frame(spark, connection, name, plan.fields, options | plan_options(plan))
+
+        frame = read_locally(spark, connection, asked, local, over_flight)
+        if frame is not None:
+            return frame
+        # What is wrong is refused here, rather than in a query.
+        fields = fields_of(connection, asked)
+        options |= {WHERE_OPTION: where} if where is not None else {}
+        options |= as_of_options(as_of)
+        return _frame(spark, connection, name, fields, options)
+
+
+def view(
+    spark: SparkSession,
+    name: str,
+    *,
+    cluster: str | Path | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> DataFrame:
+    """The view `database.view` as a DataFrame: Spark runs its SELECT over the tables that it reads.
+
+    Each table keeps the revision at which it was first read; ask for the view again to see rows that were added since.
+    `user` and `password` are as in `table`. Raises `NotFound` for an unknown view, `Unauthenticated`, `Unreachable`.
+    """
+    from leasehold.sql.binder import words  # noqa: PLC0415 - every worker imports this package
+    from leasehold.sql.views import written  # noqa: PLC0415 - every worker imports this package
+
+    with connected(spark, cluster, user, password) as connection:
+        facts = connection.view_facts(name)
+        called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
+        through = ",".join(str(one.view) for one in facts.views)
+        options = {THROUGH_OPTION: through, **credentials(spark, connection.target, user, password)}
+        frame: DataFrame | None = None
+        try:
+            for one in facts.tables:
+                fields = select_fields(one.columns, connection.facts(one.name).fields, table=one.name)
+                read = _frame(spark, connection, one.name, fields, options)
+                read.createOrReplaceTempView(called[one.name])
+            for body in facts.views:
+                frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
+                frame.createOrReplaceTempView(called[body.name])
+        finally:
+            # A frame keeps its sources, so the names are not needed any more.
+            for word in called.values():
+                spark.catalog.dropTempView(word)
+        assert frame is not None, "the view itself is the last of them"
+        return frame
+
+
+def attach(
+    spark: SparkSession,
+    cluster: str | Path | None = None,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+) -> list[str]:
+    """Makes a temporary view `database_table` of every table, for SQL, and returns the names of the views.
+
+    A view keeps the revision at which it was first read; attach again to replace the views and see new rows. `INSERT
+    INTO` works on them. `user` and `password` are as in `table`. Raises `AlreadyExists`, and makes no view, if two
+    tables would share one (`a.b_c` and `a_b.c`).
+    """
+    with connected(spark, cluster, user, password) as connection:
+        listed = connection.sql("SHOW TABLES")
+        assert isinstance(listed, Rows), "SHOW answers rows"
+        views: dict[str, str] = {}
+        for database, name, *_ in listed.rows:
+            qualified, view = f"{database}.{name}", f"{database}_{name}"
+            other = views.setdefault(fold(view), qualified)
+            if other != qualified:
+                raise AlreadyExists(
+                    f"{other} and {qualified} would both be the view {view}",
+                    hint=f'take one of them with leasehold.spark.table(spark, "{qualified}")',
+                )
+        names = [qualified.replace(".", "_") for qualified in views.values()]
+        shared = {CLUSTER_OPTION: connection.target, **credentials(spark, connection.target, user, password)}
+        for view, qualified in zip(names, views.values(), strict=True):
+            options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")
+        return names
+
+
+def _frame(
+    spark: SparkSession, connection: Cluster, name: str, fields: Iterable[Field], options: Mapping[str, str]
+) -> DataFrame:
+    reader = spark.read.format(FORMAT).schema(spark_schema(fields)).options(**options)
+    return reader.options(**{TABLE_OPTION: name, CLUSTER_OPTION: connection.target}).load()
+
+
+def _quoted(text: str) -> str:
+    """A literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
