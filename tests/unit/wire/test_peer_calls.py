@@ -181,16 +181,17 @@ async def test_a_node_has_so_many_calls_of_one_peer(pki: Path) -> None:
     name = ("grpc.ssl_target_name_override", tls.server_name(CertificateRole.NODE))
     async with grpc.aio.secure_channel(tls.door(server.address), tls.channel(), options=[*LOCAL, name]) as channel:
 
-        def put() -> Any:
-            return channel.stream_stream(FLIGHT + "DoPut")(iter([begin]), metadata=[(CALLER_HEADER, KNOWN)], timeout=10)
+        def put(*messages: bytes) -> Any:
+            sent = iter(messages) if messages else None
+            return channel.stream_stream(FLIGHT + "DoPut")(sent, metadata=[(CALLER_HEADER, KNOWN)], timeout=10)
 
         held: list[Any] = []
         try:
             for _ in range(FEW):
-                held.append(put())
+                held.append(put(begin))
                 await service.entered()
             with pytest.raises(grpc.aio.AioRpcError) as busy:
-                await put().read()
+                await put().read()  # it sends nothing: a refusal that comes while gRPC sends is an error of its own
             assert busy.value.details() == "BUSY"
         finally:
             service.released.set()
