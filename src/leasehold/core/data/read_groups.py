@@ -44,7 +44,7 @@ CALENDARS_AGREE_DAY: Final = days_from_civil(1901, 1, 1)
 def grouped(plan: ScanPlan, known: Sequence[SegmentRecord], table: TableRecord, catalog: Catalog) -> ScanPlan:
     """The plan with its segments in groups, unless the cluster's setting lets nobody read files. `known` are the same
     segments with their statistics. `table` is the table of today: its DELETEs and its TTL count for the past too."""
-    if catalog.settings is not None and not catalog.settings.local_reads:
+    if catalog.cluster is not None and not catalog.cluster.local_reads:
         return plan
     kinds = _Kinds(plan, table, catalog)
     members: dict[ReadGroup, list[SegmentRecord]] = {}

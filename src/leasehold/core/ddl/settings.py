@@ -18,7 +18,6 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import LargestLeaseRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import FIRST_GENERATION
 from leasehold.limits.lease import (
     LEASE_DURATION_MAX_NS,
     LEASE_DURATION_MIN_NS,
@@ -49,7 +48,8 @@ _SHOWN: Final = 64
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: `name` as people write it, `field` of the record, both ends of its range. It may be the word
-    `for_zero` too, which is stored as 0. Or it is one of `words`, stored by their places."""
+    `for_zero` too, which is stored as 0. Or it is one of `words`, stored by their places. The record is that of the
+    settings, or `of_cluster`."""
 
     name: str
     field: str
@@ -59,6 +59,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     is_duration: bool = True
     for_zero: str = ""
     words: tuple[str, ...] = ()
+    of_cluster: bool = False
 
     def shown(self, value: int) -> str:
         if self.words:
@@ -141,6 +142,7 @@ SETTINGS: Final = (
         is_duration=False,
         meaning="whether Spark on the machine of a node may read its files itself",
         words=("off", "on"),
+        of_cluster=True,
     ),
     Setting(
         name="catch_up_difference",
@@ -250,18 +252,20 @@ def _read_word(setting: Setting, text: str) -> int:
 
 def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change, ...]:
     """What a statement with these values by name writes; nothing if they are the present ones."""
+    assert catalog.cluster is not None
     assert catalog.settings is not None
     assert catalog.largest_lease is not None
-    fields: dict[str, int] = {}
+    fields: dict[bool, dict[str, int]] = {True: {}, False: {}}
     for name, value in asked.items():
         setting = setting_named(name)
         is_word = bool(setting.for_zero) and value == 0
         assert is_word or setting.smallest <= value <= setting.largest, "checked where it was read"
-        fields[setting.field] = value
-    after = msgspec.structs.replace(catalog.settings, **fields)
-    if after == catalog.settings:
-        return ()
-    changes = [Change(keys.SETTINGS, encode(after))]
+        fields[setting.of_cluster][setting.field] = value
+    cluster = msgspec.structs.replace(catalog.cluster, **fields[True])
+    after = msgspec.structs.replace(catalog.settings, **fields[False])
+    changes = [Change(keys.CLUSTER, encode(cluster))] if cluster != catalog.cluster else []
+    if after != catalog.settings:
+        changes.append(Change(keys.SETTINGS, encode(after)))
     if after.lease_duration_ns > catalog.largest_lease.duration_ns:
         changes.append(_largest(after.lease_duration_ns))
     return tuple(changes)
@@ -283,15 +287,17 @@ def largest_lease_lowered(catalog: Catalog) -> tuple[Change, ...]:
 
 def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
     """For each setting its name, value, range and meaning; then what no statement sets."""
-    settings, largest = catalog.settings, catalog.largest_lease
+    cluster, settings, largest = catalog.cluster, catalog.settings, catalog.largest_lease
+    assert cluster is not None
     assert settings is not None
     assert largest is not None
     drift = f"{settings.drift_ppm * 100 / MILLION:g}%"
     counted = render_duration(largest.duration_ns)
-    generation = FIRST_GENERATION if catalog.cluster is None else catalog.cluster.generation
-    rebalancing = "yes" if catalog.cluster is not None and catalog.cluster.rebalancing else "no"
+    generation = cluster.generation
+    rebalancing = "yes" if cluster.rebalancing else "no"
+    values = [getattr(cluster if one.of_cluster else settings, one.field) for one in SETTINGS]
     return (
-        *((one.name, one.shown(getattr(settings, one.field)), one.range, one.meaning) for one in SETTINGS),
+        *((one.name, one.shown(now), one.range, one.meaning) for one, now in zip(SETTINGS, values, strict=True)),
         ("largest_lease", counted, "fixed", "the longest lease that may be out: what a new leader waits for"),
         ("generation", str(generation), "fixed", "1, or the second at which the cluster was recovered from a backup"),
         ("rebalancing", rebalancing, "fixed", "whether buckets move to nodes that hold less"),

@@ -34,7 +34,7 @@ from leasehold.limits.local import LOCAL_ENDS_KEPT_MAX, LOCAL_OPENS_MAX, LOCAL_O
 def check_lasting(request: OpenLocal, login: LoginToken | None, view: Catalog) -> None:
     """Raises why an open may not go on by a view: the errors of a scan, ROWS_TAKEN_AWAY for any DELETE or shorter TTL
     that is newer than the plan, whichever rows it takes, and NOT_LOCAL where the cluster's setting forbids it."""
-    if view.settings is not None and not view.settings.local_reads:
+    if view.cluster is not None and not view.cluster.local_reads:
         raise Refused("the setting local_reads is off", code=ErrorCode.NOT_LOCAL, hint="make the frame again")
     check_generation(request.generation, view)
     check_read(login, request.table, request.through, view)

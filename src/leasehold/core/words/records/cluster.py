@@ -33,6 +33,9 @@ class ClusterRecord(Record, frozen=True, kw_only=True, tag="cluster/1"):
     """Nodes that this meta storage knows nothing of may hold leases of a lost one, until the largest has ended."""
     rebalancing: bool = False
     """A rebalance is under way (`core.replicas.spread`)."""
+    local_reads: int = 1
+    """A setting: whether readers may open the files of a node on their machine, as an index of its words. The record of
+    the other settings is full: with one field more, its bytes would be others where no field is."""
 
 
 class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
@@ -64,8 +67,6 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """Bytes that each node copies from others in a second, on average."""
     rebalance: int = 0
     """Whether a leader begins a rebalance by itself: an index of the words of the setting (`core.ddl.settings`)."""
-    local_reads: int = 1
-    """Whether readers may open the files of a node on their machine: an index of the words of the setting."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
