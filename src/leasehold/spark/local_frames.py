@@ -80,7 +80,8 @@ class _Reading:
             frame = frame.where(~sf.coalesce(one, sf.lit(False)))
         for one in self._plan.where:
             frame = frame.where(fulfilled(self._value(one.field), one.field, one.operator, one.values))
-        if [one.id for one in self._plan.fields] == [one.field for one in self._group.columns if self._is_plain(one)]:
+        as_asked = [one.id for one in self._plan.fields] == [one.field for one in self._group.columns]
+        if as_asked and all(map(self._is_plain, self._group.columns)):
             return frame.toDF(*(one.name for one in self._plan.fields))  # one question to Java for all columns
         return frame.select(*(self._value(one).alias(one.name) for one in self._plan.fields))
 
