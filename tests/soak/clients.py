@@ -35,6 +35,7 @@ from tests.netns.remote import own_trust, wait_until
 from tests.soak.checks import Checks
 from tests.soak.copies import under_way_if_expendable, wrong_copies
 from tests.soak.ledger import KEYS_PER_APPEND, Ledger, TableLedger, Told
+from tests.soak.readers import LostLinkError, OpenEndedError, keys_of, opens_after
 
 COLUMN = "c"
 SOAKED = {
@@ -51,6 +52,7 @@ TIMEOUT_CHANCE = 0.2
 ADMINISTRATOR, PASSWORD = "root", "p"
 FIRST_NUMBER = 1_000
 """Of rows in the tables that change; smaller ones are defaults of columns that came later."""
+HOLD_NS = 5 * SECOND_NS
 STOP_NS = 20 * SECOND_NS
 ASK_NS = 2 * SECOND_NS
 WRITE_SECONDS = 5.0
@@ -106,9 +108,9 @@ class Clients:
             for text in ["CREATE DATABASE soak", *(f"CREATE TABLE {name} {what}" for name, what in SOAKED.items())]:
                 self._ask(cluster, text, modelled=False)
         works = [self._change_the_catalog] * SCHEMA_CLIENTS + [self._alter_a_column, self._use_changing_tables]
-        works += [self._read_a_view, self._ask_each_coordinator, self._move_buckets]
+        works += [self._read_a_view, self._ask_each_coordinator, self._move_buckets, self._hold_files]
         for table in SOAKED:
-            works += [_on(self._append, table), _on(self._scan, table)]
+            works += [_on(self._append, table), _on(self._scan, table), _on(self._read_files, table)]
         for work in works:
             # A generator of its own for each thread: what one draws does not depend on another's turn.
             thread = threading.Thread(target=self._live, args=(work, Random(self._random.getrandbits(64))), daemon=True)
@@ -294,6 +296,41 @@ class Clients:
             self.ledger.violated(f"INV-SERVE-1: {table} was shown with {reader.schema.names}, {before} was known")
         wrong = self.tables[table].check(reader.read_all()["k"], must_be_seen)
         self.ledger.violated(wrong and f"INV-WRITE-2: {table}: {wrong}")
+
+    def _read_files(self, table: str, cluster: Cluster, random: Random) -> None:
+        """As `_scan`, but as far as possible from the files of nodes."""
+        must_be_seen = self.tables[table].must_be_seen()
+        plan = cluster.plan(table, random.choice((["k"], ["v", "k"])), grouped=True)
+        try:
+            keys, local = keys_of(cluster, plan, "k")
+        except OpenEndedError:
+            self.ledger.count("opens that ended")
+            return
+        except LostLinkError as error:
+            self.ledger.violated(f"INV-OPEN-1: {error}")
+            return
+        self.ledger.count("scans")
+        self.ledger.count("files read", local)
+        wrong = self.tables[table].check(keys, must_be_seen)
+        self.ledger.violated(wrong and f"INV-WRITE-2: {table}, {local} files: {wrong}")
+
+    def _hold_files(self, cluster: Cluster, random: Random) -> None:
+        """No file can be opened for a column once the statement that drops it has returned."""
+        before = self._column.now
+        plan = cluster.plan(ALTERED, grouped=True)
+        if not before[1] or COLUMN not in [one.name for one in plan.fields]:
+            return
+        give_up_ns = now_ns() + HOLD_NS
+
+        def has_returned() -> bool:
+            number, there = self._column.now
+            return number > before[0] and there is False
+
+        wrong = opens_after(
+            cluster, plan, has_returned, lambda: self._stopped.wait(random.random() / 20) or now_ns() > give_up_ns
+        )
+        self.ledger.count("files held")
+        self.ledger.violated(wrong or None)
 
     def _use_changing_tables(self, cluster: Cluster, random: Random) -> None:
         """Rows of one number each, in whatever columns there are just now: one is never seen twice in a column, and
