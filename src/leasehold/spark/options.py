@@ -22,6 +22,8 @@ THROUGH_OPTION: Final = "through"
 """The numbers of the views that the table is read through, with commas between them; only we set it."""
 PLAN_OPTION: Final = "plan"
 """The plan that is read, as text; only we set it."""
+SHARES_OPTION: Final = "shares"
+"""In how many shares each query reads the present; only we set it."""
 USER_OPTION: Final = "user"
 PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
 CREDENTIALS_OPTION: Final = "credentials"
@@ -35,13 +37,16 @@ READING: Final = (
     *_EVERYWHERE,
     THROUGH_OPTION,
     PLAN_OPTION,
+    SHARES_OPTION,
     COLUMNS_OPTION,
     WHERE_OPTION,
     AS_OF_REVISION_OPTION,
     AS_OF_TIMESTAMP_OPTION,
 )
-WRITING: Final = (*_EVERYWHERE, THROUGH_OPTION)
+WRITING: Final = (*_EVERYWHERE, THROUGH_OPTION, SHARES_OPTION, AS_OF_REVISION_OPTION, AS_OF_TIMESTAMP_OPTION)
 """A temporary view has one list of options, for both."""
+_OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION)
+"""Options that no hint names."""
 
 
 def table_of(options: Mapping[str, str]) -> str:
@@ -55,6 +60,16 @@ def table_of(options: Mapping[str, str]) -> str:
     return table
 
 
+def written_table(options: Mapping[str, str]) -> str:
+    """The table that is written. Raises `BadSettings`."""
+    check_names(options, WRITING)
+    if any(options.get(one) for one in (AS_OF_REVISION_OPTION, AS_OF_TIMESTAMP_OPTION)):
+        raise BadSettings(
+            "rows are added to the present, not to an earlier revision", hint="attach the tables without as_of"
+        )
+    return table_of(options)
+
+
 def asked(options: Mapping[str, str]) -> Asked:
     """Raises `BadSettings` for an option that there is not or that has no meaning, and as `conditions`."""
     check_names(options, READING)
@@ -65,6 +80,7 @@ def asked(options: Mapping[str, str]) -> Asked:
         where=conditions(options.get(WHERE_OPTION)),
         as_of=_as_of(options.get(AS_OF_REVISION_OPTION), options.get(AS_OF_TIMESTAMP_OPTION)),
         plan=base64.b64decode(options[PLAN_OPTION]) if PLAN_OPTION in options else None,
+        shares=int(options.get(SHARES_OPTION, 0)),
         through=tuple(ObjectId(int(one)) for one in options.get(THROUGH_OPTION, "").split(",") if one),
     )
 
@@ -106,6 +122,6 @@ def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     names = {one.lower() for one in known}
     unknown = next((one for one in options if one.lower() not in names), None)
     if unknown is not None:
-        shown = [one for one in known if one not in {PATH_OPTION, THROUGH_OPTION, PLAN_OPTION}]
+        shown = [one for one in known if one not in _OURS]
         hint = nearest(unknown, shown) or f"the options are {', '.join(shown)}"
         raise BadSettings(f"there is no option {unknown!r} here", hint=hint)

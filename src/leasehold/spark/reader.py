@@ -5,6 +5,8 @@ every later query over it, so they all read the rows of one revision; load it ag
 query shows all rows of a later DELETE or none: its tasks ask the leader for one cutoff (`core/data/cutoff.py`), by the
 id that Spark gives the query.
 
+A read of the present (`leasehold.spark.attach`) is planned for each query anew, at one revision for all of its tasks.
+
 Each Python worker loads this module anew, so it imports no more than tasks need.
 """
 
@@ -28,7 +30,8 @@ from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.records import Field, SegmentRecord
-from leasehold.errors import NotFound
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import NotFound, Refused
 from leasehold.ids import ObjectId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.entry import ClusterEntry
@@ -39,6 +42,8 @@ from leasehold.storage.schema import arrow_type
 JOB_TAGS: Final = "spark.job.tags"
 QUERY_TAG: Final = re.compile(r"spark-session-[0-9a-f-]{36}-execution-root-id-[0-9]+")
 """The tag that Spark gives all jobs of one query; the session's part is random."""
+PLANS_KEPT: Final = 4
+"""By one Python worker."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +57,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     through: tuple[ObjectId, ...] = ()
     plan: bytes | None = None
     """The encoded plan, if there is one already."""
+    shares: int = 0
+    """In how many shares each query reads the present; 0 if the read is planned once."""
+
+
+class _Share(InputPartition):
+    """A share of what a query reads, whose revision its tasks agree on; `value` is a plan without segments."""
+
+    def __init__(self, value: bytes, number: int) -> None:
+        super().__init__(value)
+        self.number = number
+
+
+_PLANNED: Final[dict[tuple[object, ...], ScanPlan]] = {}
+"""The plans of the last queries that tasks of this process have planned."""
 
 
 class LeaseholdReader(DataSourceReader):
@@ -59,6 +78,9 @@ class LeaseholdReader(DataSourceReader):
 
     It takes no filters of Spark (`pushFilters`). PySpark 4.3 keeps one planned read for each DataFrame: one that lacks
     rows by the filter of a query would be the read of all others too, so they would lack these rows.
+
+    For the same reason a read that shows each query the present (`shares`) is planned by its tasks: all tasks of a
+    query agree on a revision, and each takes its share of the segments that the table has there.
     """
 
     def __init__(self, *, entry: ClusterEntry, asked: Asked, schema: StructType) -> None:
@@ -75,6 +97,9 @@ class LeaseholdReader(DataSourceReader):
         with readable(self._name), self._entry.connect(Coordinators) as cluster:
             plan = planned(cluster, msgspec.structs.replace(self._asked, columns=tuple(self._schema.names)))
             check_readable(self._schema, plan.fields, table=self._name)
+            if self._asked.shares:
+                base = encode(msgspec.structs.replace(plan, segments=()))
+                return [_Share(base, number) for number in range(self._asked.shares)]
             shares = share_out(plan.segments) or [()]
             return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
 
@@ -83,13 +108,40 @@ class LeaseholdReader(DataSourceReader):
         plan = _decoded(partition.value)
         known = of_process(plan.facts.cluster_id)
         with readable(self._name), self._entry.kept(Coordinators, known) as cluster:
-            if self._asked.plan is None:  # else what is read beside it has the plan's cutoff too
+            if isinstance(partition, _Share):
+                plan = self._present(plan, partition.number, cluster)
+            elif self._asked.plan is None:  # else what is read beside it has the plan's cutoff too
                 plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
             places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
                 for batch in read_segment(plan, segment, places=places, login=cluster.token, tls=cluster.tls):
                     yield _declared(batch, schema)
+
+    def _present(self, base: ScanPlan, number: int, cluster: Coordinators) -> ScanPlan:
+        """A share of the plan of the revision that the tasks of this query have agreed on; outside of a query, of the
+        revision at which the read was planned."""
+        query = _query()
+        key = (base.facts.cluster_id, base.facts.table, query, encode(base))
+        plan = _PLANNED.get(key)
+        if plan is None:
+            agreed = base.cutoff if query is None else cluster.agree_cutoff(base, query)
+            revision = base.facts.revision if query is None or agreed is None else agreed.pinned
+            asked = msgspec.structs.replace(self._asked, columns=tuple(self._schema.names), as_of=int(revision))
+            found = planned(cluster, asked)
+            if found.facts.table != base.facts.table:
+                raise Refused(
+                    f"table {self._name} was dropped, and made anew",
+                    code=ErrorCode.TABLE_DROPPED,
+                    hint="attach the tables again",
+                )
+            check_readable(self._schema, found.fields, table=self._name)
+            plan = msgspec.structs.replace(found, cutoff=agreed)
+            while len(_PLANNED) >= PLANS_KEPT:
+                del _PLANNED[next(iter(_PLANNED))]
+            _PLANNED[key] = plan
+        shares = share_out(plan.segments, self._asked.shares)
+        return msgspec.structs.replace(plan, segments=shares[number] if number < len(shares) else ())
 
     def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:
         """The schema that Spark compares the first batch with: the declared names and nullability."""
@@ -119,15 +171,16 @@ def planned(cluster: Coordinators, asked: Asked, *, grouped: bool = False) -> Sc
         raise
 
 
-def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ...]]:
-    """Segments in shares of about equal size, none empty, largest first.
+def share_out(segments: Sequence[SegmentRecord], wanted: int | None = None) -> list[tuple[SegmentRecord, ...]]:
+    """Segments in shares of about equal size, none empty, largest first; not more than there are segments.
 
-    About SCAN_PARTITION_BYTES each, but at least SCAN_PARTITIONS_MIN shares if there are as many segments, so that
-    several cores read a small table, and at most SCAN_PARTITIONS_MAX.
+    By default about SCAN_PARTITION_BYTES each, but at least SCAN_PARTITIONS_MIN shares, so that several cores read a
+    small table, and at most SCAN_PARTITIONS_MAX.
     """
-    total_bytes = sum(one.size_bytes for one in segments)
-    wanted = max(SCAN_PARTITIONS_MIN, -(-total_bytes // SCAN_PARTITION_BYTES))
-    count = min(wanted, len(segments), SCAN_PARTITIONS_MAX)
+    if wanted is None:
+        total_bytes = sum(one.size_bytes for one in segments)
+        wanted = min(max(SCAN_PARTITIONS_MIN, -(-total_bytes // SCAN_PARTITION_BYTES)), SCAN_PARTITIONS_MAX)
+    count = min(wanted, len(segments))
     shares: list[list[SegmentRecord]] = [[] for _ in range(count)]
     lightest = [(0, number) for number in range(count)]
     for segment in sorted(segments, key=lambda one: (-one.size_bytes, one.id)):
@@ -142,16 +195,22 @@ def _as_of_this_query(plan: ScanPlan, cluster: Coordinators) -> ScanPlan:
 
     Outside of a query (`DataFrame.rdd`) the plan keeps its cutoff, so after a DELETE such a frame must be loaded again.
     """
-    task = TaskContext.get()
-    tags = (None if task is None else task.getLocalProperty(JOB_TAGS)) or ""
-    query = next((one for one in tags.split(",") if QUERY_TAG.fullmatch(one)), None)
+    query = _query()
     if query is None or plan.cutoff is None:
         return plan
-    agreed = cluster.agree_cutoff(plan, hashlib.sha256(query.encode()).hexdigest()[:32])
+    agreed = cluster.agree_cutoff(plan, query)
     if agreed.deletes < plan.cutoff.deletes:
         raise rows_taken_away(plan.facts.name, "rows were deleted")  # its files may lack them already
     facts = msgspec.structs.replace(plan.facts, revision=max(plan.facts.revision, agreed.revision))
     return msgspec.structs.replace(plan, facts=facts, cutoff=agreed)
+
+
+def _query() -> str | None:
+    """The id of the query that this task is of, in hex; None outside of a query (`DataFrame.rdd`)."""
+    task = TaskContext.get()
+    tags = (None if task is None else task.getLocalProperty(JOB_TAGS)) or ""
+    query = next((one for one in tags.split(",") if QUERY_TAG.fullmatch(one)), None)
+    return None if query is None else hashlib.sha256(query.encode()).hexdigest()[:32]
 
 
 def _decoded(encoded: bytes) -> ScanPlan:

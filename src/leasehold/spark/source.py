@@ -27,9 +27,7 @@ from leasehold.spark.options import (
     CREDENTIALS_OPTION,
     PASSWORD_OPTION,
     USER_OPTION,
-    WRITING,
-    check_names,
-    table_of,
+    written_table,
 )
 from leasehold.spark.options import asked as asked_by
 from leasehold.spark.reader import Asked, LeaseholdReader, fields_of
@@ -110,8 +108,7 @@ class LeaseholdSource(DataSource):
 
     def _table(self) -> str:
         with readable(FORMAT):
-            check_names(self.options, WRITING)
-            return table_of(self.options)
+            return written_table(self.options)
 
     def _cluster(self) -> Cluster:
         freeze_modules()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,6 +16,7 @@ from leasehold.errors import AlreadyExists, Refused
 from leasehold.spark.local_tables import Local, read_locally
 from leasehold.spark.options import (
     CLUSTER_OPTION,
+    SHARES_OPTION,
     TABLE_OPTION,
     THROUGH_OPTION,
     WHERE_OPTION,
@@ -26,6 +28,9 @@ from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
 from leasehold.spark.types import select_fields, spark_schema
 from leasehold.wire.entropy import SystemEntropy
+
+SHARES_PER_CORE: Final = 2
+"""In how many shares a query over an attached view reads a table, for each core of Spark."""
 
 
 def table(
@@ -115,13 +120,15 @@ def attach(
     spark: SparkSession,
     cluster: str | Path | None = None,
     *,
+    as_of: AsOf | None = None,
     user: str | None = None,
     password: str | None = None,
 ) -> list[str]:
     """Makes a temporary view `database_table` of every table, for SQL, and returns the names of the views.
 
-    A view keeps the revision at which it was first read; attach again to replace the views and see new rows. `INSERT
-    INTO` works on them. `user` and `password` are as in `table`. Raises `AlreadyExists`, and makes no view, if two
+    Each query over such a view reads the present, so also what the session has just written; with `as_of` each reads
+    that revision or time. A view keeps its columns: attach again to see columns that were added. `INSERT INTO` works on
+    views of the present. `user` and `password` are as in `table`. Raises `AlreadyExists`, and makes no view, if two
     tables would share one (`a.b_c` and `a_b.c`).
     """
     with connected(spark, cluster, user, password) as connection:
@@ -138,6 +145,8 @@ def attach(
                 )
         names = [qualified.replace(".", "_") for qualified in views.values()]
         shared = {CLUSTER_OPTION: connection.target, **credentials(spark, connection.target, user, password)}
+        present = {SHARES_OPTION: str(SHARES_PER_CORE * spark.sparkContext.defaultParallelism)}
+        shared |= as_of_options(as_of) if as_of is not None else present
         for view, qualified in zip(names, views.values(), strict=True):
             options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")

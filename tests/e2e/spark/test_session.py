@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from leasehold.client.cluster import Cluster
@@ -34,10 +35,37 @@ def test_views_can_be_filled_joined_and_read_again(spark: SparkSession, flights:
     joined = spark.sql("SELECT name, count(*) AS n FROM air_flights JOIN air_ports ON origin = code GROUP BY name")
     assert joined.collect() == [Row(name="Kennedy", n=5)]
 
-    spark.sql("INSERT INTO air_ports VALUES ('LGA', 'La Guardia')")
-    assert spark.table("air_ports").count() == 1, "a view keeps the revision at which it was first read"
-    assert attach(spark) == names
-    assert spark.table("air_ports").count() == 2
+
+def test_each_query_over_an_attached_name_reads_the_present(
+    spark: SparkSession, flights: str, cluster: Cluster
+) -> None:
+    cluster.sql("CREATE TABLE air.planes (id BIGINT, kind STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
+    attach(spark)
+    frame, before = spark.table("air_planes"), cluster.status().revision
+    assert frame.count() == 0
+    for number in range(12):
+        spark.sql(f"INSERT INTO air_planes VALUES ({number}, 'jet'), ({number + 100}, 'prop')")
+        assert spark.table("air_planes").count() == 2 * (number + 1)
+    both = "SELECT count(*) AS n FROM air_planes a JOIN air_planes b ON a.id = b.id WHERE a.kind = 'jet'"
+    assert spark.sql(both).collect() == [Row(n=12)]
+    assert frame.count() == 24, "a frame of the name too"
+    cluster.sql("DELETE FROM air.planes WHERE id >= 100")
+    assert sorted(row["id"] for row in frame.collect()) == list(range(12))
+    assert sum(1 for _ in frame.rdd.toLocalIterator()) == 0, "outside of a query: at the revision of the first one"
+    attach(spark, as_of=before)
+    assert spark.table("air_planes").count() == 0
+    with pytest.raises(PySparkException, match="rows are added to the present"):
+        spark.sql("INSERT INTO air_planes VALUES (1, 'glider')")
+    attach(spark)
+    spark.sql("INSERT INTO air_planes VALUES (1, 'glider')")
+    assert spark.table("air_planes").count() == 13
+    cluster.sql("DROP TABLE air.planes")
+    with pytest.raises(PySparkException, match=r"air\.planes"):
+        spark.table("air_planes").count()
+    cluster.sql("CREATE TABLE air.planes (id BIGINT, kind STRING)")
+    with pytest.raises(PySparkException, match="TABLE_DROPPED"):
+        frame.count()
+    cluster.sql("DROP TABLE air.planes")
 
 
 def test_two_tables_that_would_share_a_view_are_refused_and_no_view_is_made(

@@ -67,6 +67,7 @@ def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
         deletes=gone.deletes,
         undecided=gone.undecided,
         earliest_us=gone.earliest_us,
+        pinned=gone.revision,
     )
     return (put(keys.query(table.id, request.query), record),)
 
@@ -78,7 +79,11 @@ def cutoff_of(request: AgreeCutoff, catalog: Catalog) -> Cutoff:
         raise rows_taken_away(str(request.table), "the query is not known any more")
     # Not the revision of its own: a node that shows this one has applied all that the cutoff names.
     return Cutoff(
-        revision=catalog.revision, deletes=known.deletes, undecided=known.undecided, earliest_us=known.earliest_us
+        revision=catalog.revision,
+        deletes=known.deletes,
+        undecided=known.undecided,
+        earliest_us=known.earliest_us,
+        pinned=known.pinned,
     )
 
 

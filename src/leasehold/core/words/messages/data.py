@@ -203,6 +203,8 @@ class Cutoff(BaseMessage, frozen=True, kw_only=True, tag="cutoff/1"):
     """Those of the DELETEs that may still be rolled back."""
     earliest_us: int | None = None
     """Microseconds since 1970 UTC; None where no row expires."""
+    pinned: Revision = Revision(0)
+    """The revision that a query of several processes reads, if it reads the present."""
 
 
 class AgreeCutoff(ClientRequest, frozen=True, kw_only=True, tag="agree-cutoff/1"):

@@ -3,7 +3,7 @@
 from enum import IntEnum, StrEnum
 
 from leasehold.core.words.records.base import Record
-from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, SchemaVersion, SegmentId, TransactionId
+from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, Revision, SchemaVersion, SegmentId, TransactionId
 
 
 class ColumnStatistics(Record, frozen=True, kw_only=True, tag="statistics/1"):
@@ -58,6 +58,8 @@ class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
     deletes: int
     undecided: tuple[int, ...]
     earliest_us: int | None
+    pinned: Revision = Revision(0)
+    """The revision that the query reads, if it reads the present."""
 
 
 class TransactionState(StrEnum):
