@@ -33,6 +33,7 @@ from leasehold.metastorage.location import parse_location
 from leasehold.metastorage.log.log import HEAD
 from leasehold.metastorage.log.store import MISSING, Swap
 from leasehold.wire.clock import BoottimeClock, sleep_ns
+from tests.e2e.waiting import wait_until
 from tests.etcd_cluster import etcd_program
 from tests.few import few
 

@@ -6,6 +6,7 @@ deleted later. Node and reader both do that, each for itself.
 
 import os
 import shutil
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,8 @@ PROOF_BYTES: Final = 32
 
 
 class LocalLinks:
-    """Implements `core.local.links.LinksFiles`, from any thread. Removes at its start what an earlier process left."""
+    """Implements `core.local.links.LinksFiles`, from any thread. Removes at its start what an earlier process left, and
+    writes nothing before a reader asks."""
 
     def __init__(self, files: SegmentFiles, proof: str) -> None:
         self._files = files
@@ -33,20 +35,21 @@ class LocalLinks:
         assert len(self._proof) == PROOF_BYTES
         for old in (self._root, *files.root.glob(f"{FOLDER}.*")):
             shutil.rmtree(old, ignore_errors=True)
-        self.proof_path = str(self._root.absolute() / PROOF)
-        """Readable for this user alone, as the files are."""
-        self._begun = self._begin()
+        self._lock = threading.Lock()
+        self._begun = False
 
-    def _begin(self) -> bool:
-        """False if the disk takes no files now: then nothing is opened locally."""
-        try:
-            (self._root / _GONE).mkdir(mode=0o700, parents=True, exist_ok=True)
-            proof = os.open(self.proof_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(proof, "wb") as file:
-                file.write(self._proof)
-        except OSError:
-            return False
-        return True
+    def prove(self) -> str:
+        path = self._root.absolute() / PROOF
+        with self._lock:
+            if not self._begun:
+                with suppress(OSError):  # the disk takes no files now: then nothing is opened locally
+                    (self._root / _GONE).mkdir(mode=0o700, parents=True, exist_ok=True)
+                    # Readable for this user alone, as the files are.
+                    proof = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                    with os.fdopen(proof, "wb") as file:
+                        file.write(self._proof)
+                    self._begun = True
+        return str(path)
 
     def is_proof(self, content: bytes) -> bool:
         return self._begun and content == self._proof

@@ -19,12 +19,13 @@ PROOF: Final = b"seen"
 class MemoryLinks:
     """Implements `core.local.links.LinksFiles` for one process."""
 
-    proof_path: str = "proof"
-
     def __init__(self, node: "DataNode", disk: MemoryDisk, clock: Clock) -> None:
         self._node = node
         self._disk = disk
         self._clock = clock
+
+    def prove(self) -> str:
+        return "proof"
 
     def is_proof(self, content: bytes) -> bool:
         return content == PROOF

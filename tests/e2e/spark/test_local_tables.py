@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client import local_opens
 from leasehold.client.cluster import Cluster
+from leasehold.client.local_calls import LocalNode
 from leasehold.errors import BadSettings, LeaseholdError, NotFound, Refused
 from leasehold.spark import held_frames, last_plan, table
 from leasehold.storage.local_links import FOLDER, PROOF
@@ -202,6 +203,7 @@ def test_what_is_elsewhere_comes_over_flight_in_the_same_frame(
     cluster.table("e2e.half").append(pa.table({"k": range(ROWS)}))
     holders = {holder for one in cluster.plan("e2e.half").segments for holder in one.holders}
     assert len(holders) == 2
+    assert table(spark, "e2e.half", local=True).count() == ROWS
     proof = running.directory / "node-1" / FOLDER / PROOF
     content = proof.read_bytes()
     proof.unlink()
@@ -225,12 +227,15 @@ def test_what_is_elsewhere_comes_over_flight_in_the_same_frame(
 
 
 def test_a_disk_that_makes_no_links_is_told_once(
-    spark: SparkSession, running: RunningCluster, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, running: RunningCluster, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     def reads() -> DataFrame:
         local_opens._elsewhere.clear()
         return table(spark, NAME)
 
+    facts = cluster.plan(NAME).facts
+    for place in facts.places:
+        LocalNode.at(place, facts.cluster_id, cluster.tls, None).proof()
     with TemporaryDirectory(dir="/dev/shm") as elsewhere, caplog.at_level(logging.WARNING, "leasehold.spark"):
         moved = []
         for name in ("node-1", "node-2"):

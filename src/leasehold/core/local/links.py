@@ -9,9 +9,8 @@ from leasehold.core.replicas.reconcile import OnDisk
 class LinksFiles(Protocol):
     """Links to the segment files of this node, in one folder for each open."""
 
-    @property
-    def proof_path(self) -> str:
-        """The file that a reader reads to prove that it sees this file system."""
+    def prove(self) -> str:
+        """Where a file is that a reader reads to prove that it sees this file system; writes it, if it is not there."""
         ...
 
     def is_proof(self, content: bytes) -> bool:

@@ -75,7 +75,7 @@ class LocalReads:
     def prove(self, request: AskLocalProof) -> LocalProof:
         """Where the proof is. Reading it needs the rights of the node's own user."""
         check_cluster(self._serving, request.cluster_id)
-        return LocalProof(path=self._links.proof_path)
+        return LocalProof(path=self._links.prove())
 
     async def open(self, request: OpenLocal) -> LocalOpened:
         """Raises what stands against it, and `Refused` with code NOT_LOCAL, BUSY, BAD_TICKET."""

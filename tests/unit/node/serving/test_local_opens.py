@@ -232,6 +232,9 @@ def test_where_no_links_can_be_made_all_is_left_out(
 
 @pytest.mark.parametrize("content", [b"0" * 32, b"0" * 33, b"no proof", b""])
 def test_a_reader_of_another_file_system_opens_nothing(pair: Cluster, content: bytes) -> None:
+    facts = pair.plan().facts
+    for place in facts.places:
+        LocalNode.at(place, facts.cluster_id, None, None).proof()
     for node in pair.nodes:
         (node.root / "local" / "proof").write_bytes(content)
     open_ = opened(pair)
