@@ -159,6 +159,7 @@ def test_show_cluster() -> None:
             ("replace_after", "15m"),
             ("repair_rate", "67108864"),
             ("rebalance", "manual"),
+            ("local_reads", "on"),
             ("catch_up_difference", "100"),
             ("retention", "1h"),
             ("retention_revisions", "200000"),
