@@ -70,6 +70,8 @@ def told_by_job(made: RunningCluster, events: Path, *login: str, **variables: st
     environment = os.environ | variables
     ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=400, env=environment)
     assert ran.returncode == 0, ran.stderr[-4_000:]
+    assert "/local/" in ran.stdout, "a frame has read files"
+    assert not list(made.directory.glob("node-*/local/[0-9a-f]*/*/*")), "the job has taken its links away"
     kept = {str(one): one.read_text() for one in events.rglob("*") if one.is_file()}
     assert kept
     assert "DEBUG" in ran.stderr

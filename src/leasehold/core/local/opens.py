@@ -92,6 +92,12 @@ class LocalOpens:
         found.login, found.deadline_ns = login, passed.lease.deadline_ns
         return passed.lease.deadline_ns - passed.released_ns
 
+    def release(self, request: str, login: LoginToken | None) -> None:
+        """Ends an open of this login. That of another stays: its id is no secret."""
+        found = self._opens.get(request)
+        if found is not None and found.login == login:
+            self.end(request, _ended("its reader has closed it"))
+
     def end(self, request: str, why: LeaseholdError) -> None:
         """Ends an open, if it has not ended."""
         if self._opens.pop(request, None) is None:

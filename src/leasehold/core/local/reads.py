@@ -103,7 +103,7 @@ class LocalReads:
             raise _bad("it names too many opens")
         if request.releases:
             for one in request.requests:
-                self._take_away(lambda one=one: self._opens.end(one, _released()))
+                self._take_away(lambda one=one: self._opens.release(one, request.login))
             await self._links.delete()
             return LocalRenewed(remaining_ns=0)
         passed = self._requests.guarded(_NOWHERE)
@@ -232,10 +232,6 @@ def _user(login: LoginToken | None, view: Catalog) -> str:
 
 def _failure(error: LeaseholdError) -> Failure:
     return Failure(code=error.code, text=error.text, hint=error.hint, definite=isinstance(error, Definite))
-
-
-def _released() -> Refused:
-    return Refused("the reader has closed it", code=ErrorCode.LOCAL_ENDED, hint="make the frame again")
 
 
 def _bad(what: str) -> Refused:

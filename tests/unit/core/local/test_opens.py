@@ -1,5 +1,6 @@
 """The node's side of local opens: an open that has ended stays until its links are gone."""
 
+import msgspec
 import pytest
 
 from leasehold.core.catalog.catalog import Catalog
@@ -8,7 +9,7 @@ from leasehold.core.local import opens
 from leasehold.core.local.opens import LocalOpens
 from leasehold.core.words.messages import Cutoff, OpenLocal
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.ids import ClusterId, Generation, ObjectId, Revision, Sequence, Term
+from leasehold.ids import ClusterId, Generation, LoginToken, ObjectId, Revision, Sequence, Term
 
 VIEW = Catalog()
 WHY = Refused("it is over")
@@ -102,6 +103,20 @@ def test_an_id_is_used_once_and_by_one_user(allows: list[bool]) -> None:
     made.removed("a")
     assert code(lambda: made.begin(request("a"), "u")) == "BAD_TICKET"
     assert code(lambda: made.extend("unknown", None, "u", passed(100, 30))) == "LOCAL_ENDED"
+
+
+def test_only_the_login_of_an_open_releases_it(allows: list[bool]) -> None:
+    made = LocalOpens()
+    made.begin(msgspec.structs.replace(request("a"), login=LoginToken("own")), "u")
+    for other in (None, LoginToken("another")):
+        made.release("a", other)
+        assert made.to_remove() == ()
+    made.release("unknown", None)
+    made.extend("a", LoginToken("later"), "u", passed(100, 30))
+    made.release("a", LoginToken("own"))
+    assert made.to_remove() == ()
+    made.release("a", LoginToken("later"))
+    assert made.to_remove() == ("a",)
 
 
 def test_opens_are_bounded_of_a_user_and_in_all(allows: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
