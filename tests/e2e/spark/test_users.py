@@ -219,7 +219,7 @@ def test_a_plan_shows_no_password(
     assert PASSWORD not in str(spark.sql("DESCRIBE EXTENDED d_t").collect())
     java: Any = spark.table("d_t")
     kept = java._jdf.queryExecution().analyzed().collectLeaves().head().options()
-    assert dict(kept.asCaseSensitiveMap()).keys() == {"table", "cluster", "user"}
+    assert dict(kept.asCaseSensitiveMap()).keys() == {"table", "cluster", "user", "shares"}
 
 
 def test_a_view_keeps_the_user_and_a_session_the_password(spark: SparkSession, guarded: RunningCluster) -> None:
