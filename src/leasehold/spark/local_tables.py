@@ -92,7 +92,6 @@ def read_locally(
         opened.close()
         why = next(iter(opened.left_out.values()), None)
         return _declined(local, plan.facts.name, "its files can't be read in groups" if why is None else why.text)
-    others = over_flight(msgspec.structs.replace(plan, segments=rest, grouped=None)) if rest else None
     shown = FramePlan(
         table=plan.facts.name,
         revision=plan.as_of or plan.facts.revision,
@@ -102,9 +101,14 @@ def read_locally(
         remote=len(rest),
         groups=sum(map(bool, opened.folders)),
     )
-    frame = local_frame(spark, plan, opened.folders, others).alias(str(shown))
-    if found:
-        hold(spark, frame, plan.facts.name, opened)
+    try:
+        others = over_flight(msgspec.structs.replace(plan, segments=rest, grouped=None)) if rest else None
+        frame = local_frame(spark, plan, opened.folders, others).alias(str(shown))
+        if found:
+            hold(spark, frame, plan.facts.name, opened)
+    except BaseException:
+        opened.close()
+        raise
     _PLANS[frame] = shown
     return frame
 

@@ -17,7 +17,7 @@ from leasehold.client import local_opens
 from leasehold.client.cluster import Cluster
 from leasehold.client.local_calls import LocalNode
 from leasehold.errors import BadSettings, LeaseholdError, NotFound, Refused
-from leasehold.spark import held_frames, last_plan, table
+from leasehold.spark import held_frames, last_plan, local_tables, table
 from leasehold.storage.local_links import FOLDER, PROOF
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import wait_until
@@ -259,6 +259,19 @@ def test_a_disk_that_makes_no_links_is_told_once(
                 shutil.move(there, folder)
     assert [one for one in caplog.messages if "cross-device" in one] == caplog.messages
     assert len(caplog.messages) == 1
+
+
+def test_a_frame_that_was_not_made_leaves_no_links(
+    spark: SparkSession, running: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("no frame")
+
+    others = set(links(running))
+    monkeypatch.setattr(local_tables, "local_frame", fails)
+    with pytest.raises(RuntimeError, match="no frame"):
+        table(spark, NAME)
+    assert set(links(running)) <= others
 
 
 def test_what_local_may_be(spark: SparkSession) -> None:
