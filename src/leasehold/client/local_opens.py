@@ -203,9 +203,8 @@ class _Keeper:
 _keeper: Final = _Keeper()
 _elsewhere: Final[dict[str, int]] = {}
 """Until when a node at an address counts as one of another machine."""
-
-
-_AWAY: Final = {ErrorCode.NOT_LOCAL, ErrorCode.NO_LINKS, ErrorCode.UNREACHABLE, ErrorCode.TIMED_OUT}
+_ELSEWHERE: Final = {ErrorCode.NOT_LOCAL, ErrorCode.NO_LINKS, ErrorCode.UNREACHABLE, ErrorCode.TIMED_OUT}
+"""What makes it count so."""
 
 
 def open_locally(
@@ -271,7 +270,7 @@ class _Opening:
                 if error.code in FINAL:
                     raise
                 self._failed(node, error)
-                if error.code in _AWAY:
+                if error.code in _ELSEWHERE:
                     if len(_elsewhere) >= FLIGHT_CLIENTS_MAX:
                         _elsewhere.clear()
                     _elsewhere[place.address] = THREADS.now_ns() + LOCAL_ELSEWHERE_NS

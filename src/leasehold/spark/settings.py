@@ -33,8 +33,8 @@ def connected(spark: SparkSession, cluster: str | Path | None, user: str | None,
 
 
 def credentials(spark: SparkSession, target: str, user: str | None, password: str | None) -> dict[str, str]:
-    """Options of the source, which takes missing ones from the environment. A password is none of them: Spark shows and
-    keeps options, so the session's source is told it apart."""
+    """Options of the source, which takes missing ones from the environment. A password is none of them, since Spark
+    shows and keeps options. The class of the session's source has it instead."""
     file = _file(spark)
     if user is not None and password is not None and _PASSWORDS.get((target, user)) != password:
         _PASSWORDS[target, user] = password
