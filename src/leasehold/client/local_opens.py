@@ -49,8 +49,8 @@ class LocalOpen:
         self.left_out: Mapping[SegmentId, LeaseholdError] = {}
         """The segments that are in no folder, each with the reason."""
         self.ended: LeaseholdError | None = None
-        """Why no file can be opened any more; None while it lasts. Its node may have ended it up to LOCAL_RENEW_NS ago:
-        see `check`."""
+        """Why its folders are being removed, or are gone; None while it lasts. Its node may have ended it up to
+        LOCAL_RENEW_NS ago: see `check`."""
         self._parts: list[_Part] = []
 
     def check(self) -> LeaseholdError | None:
