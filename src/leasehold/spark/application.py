@@ -1,11 +1,13 @@
 """The delegated logins of a Spark application: its driver renews them while it runs, and ends them when it ends.
 
+A session of Spark Connect counts as an application, and its client as the driver.
+
 Processes that Spark starts beside the driver ask for the logins, each for one read or write (`spark/entry.py`). They
 name the application by the hash of a secret. The secret stays in the driver, and with it the power to renew.
 
 | the driver | its logins end |
 | --- | --- |
-| stops its SparkContext | then |
+| stops its SparkContext, or its session of Spark Connect | then |
 | ends without that | when Python ends |
 | is killed, or cut off from the cluster | DELEGATED_TTL_NS after the last renewal |
 """
@@ -17,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.core.membership.identity import hash_secret
@@ -25,6 +27,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.ids import ApplicationSecret
 from leasehold.limits.people import DELEGATED_RENEW_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.spark.session_kinds import is_classic, session_id
 from leasehold.wire.entropy import SystemEntropy
 
 log = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ _APPLICATIONS: Final[dict[str, "Application"]] = {}
 
 
 class Application:
-    """One SparkContext; for any thread."""
+    """One SparkContext, or one session of Spark Connect; for any thread."""
 
     def __init__(self) -> None:
         self._secret = ApplicationSecret(SystemEntropy().hex_128())
@@ -76,21 +79,21 @@ class Application:
             self.renew()
 
 
-def application_of(context: SparkContext) -> Application:
-    """The application of a context that has not been stopped; ends with it."""
-    key = context.applicationId
+def application_of(spark: SparkSession) -> Application:
+    """The application of a session that has not been stopped; ends with it."""
+    stopping: Any = spark.sparkContext if is_classic(spark) else spark
+    key = stopping.applicationId if is_classic(spark) else session_id(spark)
     found = _APPLICATIONS.get(key)
     if found is None:
         found = _APPLICATIONS[key] = Application()
         atexit.register(found.end)
-        stopping: Any = context
-        stop = context.stop
+        stop = stopping.stop
 
         def stop_and_end() -> None:
             try:
                 stop()
             finally:
-                _APPLICATIONS.pop(key, None)  # a context may be stopped twice
+                _APPLICATIONS.pop(key, None)  # it may be stopped twice
                 atexit.unregister(found.end)
                 found.end()
 

@@ -124,7 +124,7 @@ def hold(spark: SparkSession, frame: DataFrame, table: str, opened: LocalOpen) -
     held = _HELD.get(key)
     if held is None:
         held = _HELD[key] = _HeldFrames(spark)
-        application_of(spark.sparkContext).at_end(lambda: _HELD.pop(key).end())
+        application_of(spark).at_end(lambda: _HELD.pop(key).end())
     held.add(frame, table, opened)
     # PySpark turns errors of Java into its own in this very way, anew for each session.
     gateway: Any = java_gateway

@@ -25,6 +25,7 @@ from leasehold.ids import Revision
 from leasehold.spark.held_frames import hold
 from leasehold.spark.local_frames import local_frame
 from leasehold.spark.reader import Asked, planned
+from leasehold.spark.session_kinds import is_classic
 from leasehold.spark.settings import keeping_logins
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ def read_locally(
         raise BadSettings(f"local is {local!r}", hint='write local="auto", local=True or local=False')
     if local is False:
         return None
+    if not is_classic(spark):
+        return _declined(local, asked.table, "the driver of Spark Connect is elsewhere")
     master = spark.sparkContext.master or ""
     if _ONE_PROCESS.fullmatch(master) is None:
         return _declined(local, asked.table, f"tasks of {master} may run on other machines")

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark import java_gateway
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,7 @@ from leasehold.errors import BadSettings
 from leasehold.limits.processes import JAVA_ANSWER_NS
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.limits.units import SECOND_NS
-from leasehold.spark.settings import CREDENTIALS_SETTING, choose_cluster
+from leasehold.spark.settings import CREDENTIALS_SETTING, choose_cluster, choose_credentials
 
 JAVA_VERSION_MIN: Final = 17
 JAVA_HINT: Final = (
@@ -75,14 +76,36 @@ def session(
     `cluster` is a directory, or host:port of coordinators with commas between them; default what `credentials` says,
     $LEASEHOLD_CLUSTER, else `leasehold-data`. `credentials` is a file that `leasehold token create` made, on this
     machine; default the setting `spark.leasehold.credentials`, else $LEASEHOLD_CREDENTIALS. `conf` are Spark settings
-    (`**{"spark.driver.memory": "4g"}`) and override ours. Call it again in every thread that writes. Raises
-    `BadSettings` without Java 17 or newer.
+    (`**{"spark.driver.memory": "4g"}`) and override ours. With `master="sc://host:port"` it is a session of Spark
+    Connect: the directory of `cluster`, or the file `credentials`, has to be at the same path on its server. Raises
+    `BadSettings` without Java 17 or newer; Spark Connect needs none here, but the packages of `leasehold[connect]`.
     """
+    settings, file = {**_SETTINGS, **conf}, None if credentials is None else str(Path(credentials).absolute())
+    if master.startswith("sc://"):
+        spark = _connect_session(master, settings, file)
+    else:
+        spark = _session(app_name, master, settings if file is None else settings | {CREDENTIALS_SETTING: file})
+    choose_cluster(spark, cluster)
+    return spark
+
+
+# ---------------------------------------------------------------- starting Spark
+
+
+def _connect_session(url: str, settings: Mapping[str, str], credentials: str | None) -> SparkSession:
+    spark: SparkSession = SparkSession.builder.remote(url).getOrCreate()  # pyright: ignore[reportAttributeAccessIssue]
+    for key, value in settings.items():
+        with suppress(PySparkException):  # what only a server can set
+            spark.conf.set(key, value)
+    if credentials is not None:
+        choose_credentials(spark, credentials)
+    return spark
+
+
+def _session(app_name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
     _require_java()
     local = master.startswith("local")
-    settings = {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **conf}
-    if credentials is not None:
-        settings[CREDENTIALS_SETTING] = str(Path(credentials).absolute())
+    settings = {**(_LOCAL_SETTINGS if local else {}), **chosen}
     with _log_settings() as log_settings, _environment(local=local), started_without_fork():
         options = "spark.driver.extraJavaOptions"
         settings[options] = f"{settings.get(options, '')} -Dlog4j2.configurationFile={log_settings.as_uri()}".strip()
@@ -94,14 +117,7 @@ def session(
     # These loggers would print each failed query a second time, with the stack of the Java process.
     for name in _ECHOES:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    # Spark 4.3 looks up Python sinks in the active session of the calling thread. A new thread has none.
-    java: Any = spark
-    java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
-    choose_cluster(spark, cluster)
     return spark
-
-
-# ---------------------------------------------------------------- starting Spark
 
 
 @contextmanager

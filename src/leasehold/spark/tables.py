@@ -24,6 +24,7 @@ from leasehold.spark.options import (
     plan_options,
 )
 from leasehold.spark.reader import Asked, fields_of
+from leasehold.spark.session_kinds import cores, select_over
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
 from leasehold.spark.types import select_fields, spark_schema
@@ -99,21 +100,14 @@ def view(
         called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
         through = ",".join(str(one.view) for one in facts.views)
         options = {THROUGH_OPTION: through, **credentials(spark, connection.target, user, password)}
-        frame: DataFrame | None = None
-        try:
-            for one in facts.tables:
-                fields = select_fields(one.columns, connection.facts(one.name).fields, table=one.name)
-                read = _frame(spark, connection, one.name, fields, options)
-                read.createOrReplaceTempView(called[one.name])
-            for body in facts.views:
-                frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
-                frame.createOrReplaceTempView(called[body.name])
-        finally:
-            # A frame keeps its sources, so the names are not needed any more.
-            for word in called.values():
-                spark.catalog.dropTempView(word)
-        assert frame is not None, "the view itself is the last of them"
-        return frame
+        frames: dict[str, DataFrame] = {}
+        for one in facts.tables:
+            fields = select_fields(one.columns, connection.facts(one.name).fields, table=one.name)
+            frames[called[one.name]] = _frame(spark, connection, one.name, fields, options)
+        for body in facts.views:
+            frame = select_over(spark, written(body.body, called, "spark"), frames)
+            frames[called[body.name]] = frame.toDF(*(column.name for column in body.columns))
+        return frames[called[facts.views[-1].name]]
 
 
 def attach(
@@ -145,7 +139,7 @@ def attach(
                 )
         names = [qualified.replace(".", "_") for qualified in views.values()]
         shared = {CLUSTER_OPTION: connection.target, **credentials(spark, connection.target, user, password)}
-        present = {SHARES_OPTION: str(SHARES_PER_CORE * spark.sparkContext.defaultParallelism)}
+        present = {SHARES_OPTION: str(SHARES_PER_CORE * cores(spark))}
         shared |= as_of_options(as_of) if as_of is not None else present
         for view, qualified in zip(names, views.values(), strict=True):
             options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())

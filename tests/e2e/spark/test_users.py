@@ -142,10 +142,10 @@ def test_the_login_of_the_workers_is_for_their_table_alone_and_ends_with_the_wri
     writes.abort([])
 
 
-class FakeContext:
-    """As much of a SparkContext as an application knows."""
+class FakeSession:
+    """As much of a session of Spark Connect as an application knows."""
 
-    applicationId = "app-of-a-test"  # noqa: N815 - Spark's word
+    session_id = "session-of-a-test"
 
     def __init__(self) -> None:
         self.is_stopped = False
@@ -154,10 +154,10 @@ class FakeContext:
         self.is_stopped = True
 
 
-def test_the_logins_of_an_application_are_renewed_and_end_with_its_context(guarded: RunningCluster) -> None:
-    context: Any = FakeContext()
-    application = application_of(context)
-    assert application_of(context) is application
+def test_the_logins_of_an_application_are_renewed_and_end_with_its_session(guarded: RunningCluster) -> None:
+    stopping: Any = FakeSession()
+    application = application_of(stopping)
+    assert application_of(stopping) is application
     application.keep(str(guarded.directory), None)
     made = bound_to(str(guarded.directory), None, {}, application.id)
     source, stranger = made(options(guarded)), LeaseholdSource(options(guarded))
@@ -168,15 +168,15 @@ def test_the_logins_of_an_application_are_renewed_and_end_with_its_context(guard
     for one in (ours, other, writes):
         with one._entry.connect(Cluster) as worker:
             assert worker.facts("d.t").name == "d.t"
-    context.stop()
-    assert context.is_stopped
+    stopping.stop()
+    assert stopping.is_stopped
     for one in (ours, writes):
         with one._entry.connect(Cluster) as worker, pytest.raises(Unauthenticated, match="this login has ended"):
             worker.facts("d.t")
     with other._entry.connect(Cluster) as worker:
         assert worker.facts("d.t").name == "d.t"
-    assert application_of(context) is not application
-    context.stop()
+    assert application_of(stopping) is not application
+    stopping.stop()
 
 
 def test_what_goes_to_the_workers_is_heard_once_the_driver_has_closed(guarded: RunningCluster) -> None:

@@ -1,0 +1,137 @@
+"""A cluster of Spark beside one of Leasehold, with users: a master and two workers, and a server of Spark Connect."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from leasehold.client.cluster import connect
+from leasehold.client.threads import THREADS
+from leasehold.wire.clock import sleep_ns
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
+from tests.e2e.spark.session_job import SETTINGS, SMALL
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
+
+SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+STARTS_NS = 200_000_000_000
+PASSWORD = "of-the-one-who-writes"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """The user u may do everything with the tables and views of d."""
+    with RunningCluster.start(tmp_path_factory.mktemp("standalone") / "cluster", nodes=2, tls=True) as made:
+        with made.connect() as nobody:
+            nobody.sql("CREATE USER root PASSWORD 'root'")
+        with connect(made.directory, user="root", password="root") as root:
+            root.sql("CREATE DATABASE d")
+            root.sql(f"CREATE USER u PASSWORD '{PASSWORD}'")
+            root.sql("GRANT SELECT, INSERT, DROP ON DATABASE d TO u")
+            for name in ("classic", "connected"):
+                root.sql(f"CREATE TABLE d.{name} (a BIGINT) CLUSTERED BY (a) INTO 2 BUCKETS")
+                root.sql(f"CREATE VIEW d.{name}_view AS SELECT a, '{{a}}' AS word FROM d.{name} WHERE a >= 100")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def credentials(running: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("credentials") / "u.json"
+    made = ["token", "create", "job", "--for", "u", "--to", str(file), "--user", "u"]
+    assert leasehold(*made, directory=running.directory, LEASEHOLD_PASSWORD=PASSWORD).code == 0
+    return file
+
+
+class SparkProcesses:
+    """Processes of Spark on this machine, each with a log."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, *command: str) -> None:
+        variables = {
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_DAEMON_JAVA_OPTS": SMALL,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_NO_DAEMONIZE": "1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        with self._log(name).open("wb") as log:
+            self._started[name] = subprocess.Popen(
+                [SPARK_CLASS, *command], stdout=log, stderr=log, env=os.environ | variables, start_new_session=True
+            )
+
+    def said(self, name: str, pattern: str, count: int = 1) -> str:
+        """What the process has logged once it matches so often."""
+        until_ns = THREADS.now_ns() + STARTS_NS
+        while len(found := re.findall(pattern, self._log(name).read_text())) < count:
+            assert self._started[name].poll() is None, self._log(name).read_text()
+            assert THREADS.now_ns() < until_ns, self._log(name).read_text()
+            sleep_ns(20_000_000)
+        return str(found[0])
+
+    def stop(self) -> None:
+        for one in reversed(self._started.values()):
+            one.terminate()
+        for one in self._started.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.wait(60)
+            one.kill()
+            one.wait()
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcesses]:
+    made = SparkProcesses(tmp_path_factory.mktemp("spark"))
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def master(processes: SparkProcesses, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a master with two workers that have a core each."""
+    here = ("--host", "127.0.0.1", "--webui-port", "0")
+    processes.start("master", "org.apache.spark.deploy.master.Master", *here, "--port", "0")
+    address = processes.said("master", r"Starting Spark master at (spark://\S+)")
+    for name in ("worker-1", "worker-2"):
+        folder = str(tmp_path_factory.mktemp(name))
+        words = ("--cores", "1", "--memory", "1g", "--work-dir", folder, address)
+        processes.start(name, "org.apache.spark.deploy.worker.Worker", *here, *words)
+    processes.said("master", "Registering worker", count=2)
+    return address
+
+
+def run_job(master: str, running: RunningCluster, credentials: Path, name: str) -> None:
+    job = [sys.executable, "-m", "tests.e2e.spark.session_job", master, str(running.directory), str(credentials), name]
+    environment = {key: value for key, value in os.environ.items() if key not in {"SPARK_REMOTE", "SPARK_HOME"}}
+    ran = subprocess.run(job, capture_output=True, text=True, check=False, timeout=400, env=environment)
+    assert ran.returncode == 0, f"{ran.stderr[:4_000]} ..\n{ran.stderr[-4_000:]}"
+
+
+def test_a_driver_of_a_standalone_cluster(master: str, running: RunningCluster, credentials: Path) -> None:
+    run_job(master, running, credentials, "d.classic")
+
+
+def test_a_client_of_spark_connect(
+    master: str, processes: SparkProcesses, running: RunningCluster, credentials: Path
+) -> None:
+    settings = {**SETTINGS, "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    kind = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    processes.start("connect", "org.apache.spark.deploy.SparkSubmit", "--master", master, *words, "--class", kind, "x")
+    port = processes.said("connect", r"Spark Connect server started at: \S*:([0-9]+)")
+    run_job(f"sc://127.0.0.1:{port}", running, credentials, "d.connected")
