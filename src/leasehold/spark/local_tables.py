@@ -1,7 +1,8 @@
 """Tables whose files Spark reads itself: which frames do so, and what they read.
 
 Spark reads the files of a node if it runs in one process, on the machine of the node and as its user; if the cluster
-lets it; and if the files can be read in groups (`core/data/read_groups.py`). Segments that are elsewhere come over
+lets it; and if the files can be read in groups (`core/data/read_groups.py`). On a cluster of Spark it does so if it was
+asked to, and each executor can (`spark/executors.py`). Segments that are elsewhere come over
 Flight in the same frame. If none is here, the frame is one of the source, as any other.
 """
 
@@ -22,6 +23,7 @@ from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, LeaseholdError, Refused
 from leasehold.ids import Revision
+from leasehold.spark.executors import all_see
 from leasehold.spark.held_frames import hold
 from leasehold.spark.local_frames import local_frame
 from leasehold.spark.reader import Asked, planned
@@ -77,7 +79,8 @@ def read_locally(
     if not is_classic(spark):
         return _declined(local, asked.table, "the driver of Spark Connect is elsewhere")
     master = spark.sparkContext.master or ""
-    if _ONE_PROCESS.fullmatch(master) is None:
+    is_alone = _ONE_PROCESS.fullmatch(master) is not None
+    if not is_alone and local is not True:
         return _declined(local, asked.table, f"tasks of {master} may run on other machines")
     plan = planned(connection, asked, grouped=True)
     if plan.grouped is None:
@@ -95,6 +98,9 @@ def read_locally(
         opened.close()
         why = next(iter(opened.left_out.values()), None)
         return _declined(local, plan.facts.name, "its files can't be read in groups" if why is None else why.text)
+    if not is_alone and not all_see(spark, (folder for group in opened.folders for folder in group)):
+        opened.close()
+        return _declined(local, plan.facts.name, f"an executor of {master} does not see them, or had no time to look")
     shown = FramePlan(
         table=plan.facts.name,
         revision=plan.as_of or plan.facts.revision,

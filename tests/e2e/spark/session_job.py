@@ -81,7 +81,15 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     whole = table(spark, name)
     assert numbers(whole) == list(range(200))
     assert last_plan(whole) is None, "tasks may run on other machines"
-    fails("NOT_LOCAL", lambda: table(spark, name, local=True))
+    if master.startswith("sc:"):
+        fails("NOT_LOCAL", lambda: table(spark, name, local=True))
+    else:
+        for _ in range(2):
+            in_files = table(spark, name, local=True)
+            assert numbers(in_files) == list(range(200))
+        plan = last_plan(in_files)
+        assert plan is not None
+        assert plan.local == plan.segments
     assert numbers(table(spark, name, ["a"], where="a < 7")) == list(range(7))
     shown = view(spark, f"{name}_view")
     assert numbers(shown) == list(range(100, 200))

@@ -17,7 +17,8 @@ from leasehold.client import local_opens
 from leasehold.client.cluster import Cluster
 from leasehold.client.local_calls import LocalNode
 from leasehold.errors import BadSettings, LeaseholdError, NotFound, Refused
-from leasehold.spark import held_frames, last_plan, local_tables, table
+from leasehold.spark import executors, held_frames, last_plan, local_tables, table
+from leasehold.spark.executors import all_see
 from leasehold.storage.local_links import FOLDER, PROOF
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import wait_until
@@ -278,3 +279,22 @@ def test_what_local_may_be(spark: SparkSession) -> None:
     wrong: Any = "yes"
     with pytest.raises(BadSettings, match="'yes'"):
         table(spark, NAME, local=wrong)
+
+
+def test_files_that_an_executor_does_not_see_are_noticed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "request" / "0" / "segment.parquet"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    assert not all_see(spark, [link.parent])
+    (tmp_path / "elsewhere").write_bytes(b"PAR1")
+    monkeypatch.setattr(executors, "_executors", lambda _: frozenset({"127.0.0.1:1", "127.0.0.2:1"}))
+    assert not all_see(spark, [link.parent]), "one of two has answered"
+    monkeypatch.setattr(executors, "_executors", lambda _: frozenset({"127.0.0.1:1"}))
+    assert all_see(spark, [link.parent])
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    assert all_see(spark, [link.parent]), "of the same executors it is known"
+    monkeypatch.setattr(executors, "_executors", lambda _: frozenset({"127.0.0.3:1"}))
+    assert not all_see(spark, [link.parent])

@@ -1,0 +1,60 @@
+"""Whether the executors of a cluster of Spark can open the files that a node has linked for the driver.
+
+The path of a link holds 128 random bits, so whoever can open it sees the file system of the node. A job tries it once
+for each node. It counts the executors that have answered, since one that is busy takes no task. An executor that comes
+later has proved nothing; so nobody reads files on a cluster without asking for it
+(docs/decisions/0063-executors-prove-that-they-see-the-files.md).
+"""
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+TASKS_PER_CORE: Final = 2
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_SEEN: Final[set[tuple[str, frozenset[str], Path]]] = set()
+"""The application, its executors, and the folder of a node's links that all of them see."""
+
+
+def all_see(spark: SparkSession, folders: Iterable[Path]) -> bool:
+    """Whether each executor that there is now can open a file in `folders`, one for each node."""
+    context = spark.sparkContext
+    known = context.applicationId, _executors(spark)
+    files = {one.parents[1]: next(one.iterdir()) for one in folders}
+    unknown = {root: file for root, file in files.items() if (*known, root) not in _SEEN}
+    if unknown:
+        tasks = TASKS_PER_CORE * context.defaultParallelism
+        tried = context.parallelize(range(tasks), tasks).map(partial(_try, tuple(unknown.values())))
+        answers: list[tuple[tuple[str, int], bool]] = tried.collect()
+        executors = _executors(spark)  # the job has waited for the first
+        if not all(can for _, can in answers) or len({who for who, _ in answers}) < len(executors):
+            return False
+        _SEEN.update((context.applicationId, executors, root) for root in unknown)
+    return True
+
+
+def _executors(spark: SparkSession) -> frozenset[str]:
+    """Each by its host and a port of its own."""
+    context: Any = spark.sparkContext
+    java = context._jsc.sc()
+    driver = java.env().blockManager().blockManagerId().hostPort()
+    return frozenset(java.getExecutorMemoryStatus().keys().mkString(",").split(",")) - {driver}
+
+
+def _try(files: Iterable[Path], _: int) -> tuple[tuple[str, int], bool]:
+    """Runs in a task: which executor it is, and whether all these can be opened."""
+    try:
+        for one in files:
+            one.open("rb").close()
+    except OSError:
+        return _who(), False
+    return _who(), True
+
+
+def _who() -> tuple[str, int]:
+    """The machine, and the process that has started this worker: each executor has one."""
+    return BOOT_ID.read_text(), os.getppid()
