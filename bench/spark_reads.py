@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 import leasehold.spark
 from bench.ddl import NODES, SMALLEST_NODES, cluster_of
-from bench.figures import Figure, Table, median, ratios, spread
+from bench.figures import Figure, Table, median, quantile, ratios, spread, timed_ms
 from bench.spark import KINDS, WALL, cost_ms, leasehold_write, spark_session
 from leasehold.client.cluster import Cluster
 from leasehold.local.processes import LocalCluster
@@ -43,10 +43,13 @@ class Size(NamedTuple):
     segments: int
     """Of the table of which frames are only made."""
     rounds: int
+    frames: int
+    """That are open while a table is altered."""
+    alters: int
 
 
-FULL = Size(nodes=NODES, rows=ROWS, days=365, segments=10_000, rounds=5)
-SMALLEST = Size(nodes=SMALLEST_NODES, rows=3_650, days=4, segments=8, rounds=1)
+FULL = Size(nodes=NODES, rows=ROWS, days=365, segments=10_000, rounds=5, frames=50, alters=100)
+SMALLEST = Size(nodes=SMALLEST_NODES, rows=3_650, days=4, segments=8, rounds=1, frames=2, alters=2)
 
 
 class Question(NamedTuple):
@@ -139,6 +142,10 @@ class Ground:
     def ask(self, asked: Question, reader: str) -> object:
         return asked.work(self.theirs(asked) if reader == NATIVE else self.ours(asked, reader))
 
+    def alter(self, table: str) -> None:
+        self._cluster.sql(f"ALTER TABLE bench.{table} ADD COLUMN more BIGINT")
+        self._cluster.sql(f"ALTER TABLE bench.{table} DROP COLUMN more")
+
     def theirs(self, asked: Question) -> DataFrame:
         frame = self._spark.read.parquet(self._directory(asked.table))
         frame = frame if asked.columns is None else frame.select(*asked.columns)
@@ -184,11 +191,50 @@ def run(smallest: bool, rows: int = ROWS) -> list[Table]:
             for asked, cost in zip(QUESTIONS, costs, strict=True)
             for figure in figures(asked, ground.segments(asked.table), cost)
         ]
+        shown += [*altered(ground, size), *restarted(local, ground, size)]
     title = (
         f"Spark's reads of {size.rows:,} rows with 6 columns, against its own reader of the same rows, {size.rounds} "
         f"rounds in turn. Ratio: its time / ours, so 1.0 is as fast; load at the start {load:.1f}"
     )
     return [Table(title=title, figures=shown)]
+
+
+def altered(ground: Ground, size: Size) -> Generator[Figure]:
+    """How long a column takes to come and go, with and without frames that read files of its table."""
+    without = [timed_ms(partial(ground.alter, WHOLE)) for _ in range(size.alters)]
+    frames = [ground.ours(QUESTIONS[0], "from files") for _ in range(size.frames)]
+    beside = [timed_ms(partial(ground.alter, WHOLE)) for _ in range(size.alters)]
+    assert all(plan is not None and not plan.remote for plan in map(leasehold.spark.last_plan, frames))
+    for what, share in (("median", 0.5), ("p99", 0.99)):
+        mine, other = quantile(beside, share), quantile(without, share)
+        yield Figure(
+            what=f"ADD COLUMN and DROP COLUMN while {size.frames} frames read files of the table, {what}",
+            value=f"{mine:.0f} ms",
+            peer=f"{other:.0f} ms without frames",
+            ratio=f"{mine / other:.2f}",
+            aim="at most 2" if share > 0.5 else "report",
+            holds=mine <= 2 * other if share > 0.5 else None,
+        )
+
+
+def restarted(local: LocalCluster, ground: Ground, size: Size) -> Generator[Figure]:
+    """The first read after a start, in which a node holds each file against its SHA-256, beside the next ones."""
+    asked = QUESTIONS[0]
+    for reader in READERS:
+        first, next_ = [], []
+        for _ in range(size.rounds):
+            local.down()
+            local.up(size.nodes)
+            local.wait_until_active()
+            first.append(timed_ms(partial(ground.ask, asked, reader)))
+            next_.append(timed_ms(partial(ground.ask, asked, reader)))
+        yield Figure(
+            what=f"{asked.what} after the nodes have started, {reader}",
+            value=spread(first, "ms", 0),
+            peer=f"{spread(next_, 'ms', 0)}, the next one",
+            ratio=f"{median(ratios(first, next_)):.2f}",
+            aim="report",
+        )
 
 
 def figures(asked: Question, segments: int, costs: dict[str, list[dict[str, float]]]) -> Generator[Figure]:

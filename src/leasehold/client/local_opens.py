@@ -319,9 +319,9 @@ class _Opening:
         part = _Part(
             self._made, node, request.request, folder, SubLease(sent_ns=sent_ns, remaining_ns=answer.remaining_ns)
         )
-        self._made.add(part)
-        if THREADS.now_ns() - sent_ns > LOCAL_RENEW_CALL_NS:  # files were read whole: most of the sub-lease is over
+        if THREADS.now_ns() - sent_ns > LOCAL_RENEW_CALL_NS:  # files were read whole: the sub-lease may be over
             _keeper.renew((part,))
+        self._made.add(part)
         missing = set(answer.missing)
         for place, (number, segments) in enumerate(groups.items()):
             here = [one.id for one in segments if one.id not in missing]

@@ -326,6 +326,24 @@ def test_a_reader_keeps_an_open_by_renewing_it(pair: Cluster) -> None:
     open_.close()
 
 
+def test_an_open_may_take_longer_than_a_lease(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node holds large files against their hash first."""
+    whole, sent = local_opens.sent_and_answer, []
+
+    async def long_ago(call: Any, now_ns: Callable[[], int]) -> tuple[int, Any]:
+        sent_ns, answer = await whole(call, now_ns)
+        sent.append(sent_ns)
+        return sent_ns - (30 * SECOND_NS if len(sent) == 1 else 0), answer
+
+    lend(pair, 20 * SECOND_NS)
+    monkeypatch.setattr(local_opens, "sent_and_answer", long_ago)
+    open_ = opened(pair)
+    assert len(sent) >= 2
+    assert len(paths(open_)) == 2
+    assert open_.check() is None
+    open_.close()
+
+
 def test_a_node_sweeps_what_its_reader_has_left(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     lend(pair, SECOND_NS)
     open_ = opened(pair)
