@@ -17,32 +17,30 @@ from pyspark.sql import SparkSession
 TASKS_PER_CORE: Final = 2
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SEEN: Final[set[tuple[str, frozenset[str], Path]]] = set()
-"""The application, its executors, and the folder of a node's links that all of them see."""
+"""The application, its members, and the folder of a node's links that all its executors see."""
 
 
 def all_see(spark: SparkSession, folders: Iterable[Path]) -> bool:
     """Whether each executor that there is now can open a file in `folders`, one for each node."""
     context = spark.sparkContext
-    known = context.applicationId, _executors(spark)
+    known = context.applicationId, _members(spark)
     files = {one.parents[1]: next(one.iterdir()) for one in folders}
     unknown = {root: file for root, file in files.items() if (*known, root) not in _SEEN}
     if unknown:
         tasks = TASKS_PER_CORE * context.defaultParallelism
         tried = context.parallelize(range(tasks), tasks).map(partial(_try, tuple(unknown.values())))
         answers: list[tuple[tuple[str, int], bool]] = tried.collect()
-        executors = _executors(spark)  # the job has waited for the first
-        if not all(can for _, can in answers) or len({who for who, _ in answers}) < len(executors):
+        members = _members(spark)  # the job has waited for the first executor
+        if not all(can for _, can in answers) or len({who for who, _ in answers}) < len(members) - 1:
             return False
-        _SEEN.update((context.applicationId, executors, root) for root in unknown)
+        _SEEN.update((context.applicationId, members, root) for root in unknown)
     return True
 
 
-def _executors(spark: SparkSession) -> frozenset[str]:
-    """Each by its host and a port of its own."""
+def _members(spark: SparkSession) -> frozenset[str]:
+    """The driver and the executors, each by its host and a port of its own."""
     context: Any = spark.sparkContext
-    java = context._jsc.sc()
-    driver = java.env().blockManager().blockManagerId().hostPort()
-    return frozenset(java.getExecutorMemoryStatus().keys().mkString(",").split(",")) - {driver}
+    return frozenset(context._jsc.sc().getExecutorMemoryStatus().keys().mkString(",").split(","))
 
 
 def _try(files: Iterable[Path], _: int) -> tuple[tuple[str, int], bool]:

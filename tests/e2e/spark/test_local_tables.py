@@ -289,12 +289,12 @@ def test_files_that_an_executor_does_not_see_are_noticed(
     link.symlink_to(tmp_path / "elsewhere")
     assert not all_see(spark, [link.parent])
     (tmp_path / "elsewhere").write_bytes(b"PAR1")
-    monkeypatch.setattr(executors, "_executors", lambda _: frozenset({"127.0.0.1:1", "127.0.0.2:1"}))
+    monkeypatch.setattr(executors, "_members", lambda _: frozenset({"driver:1", "127.0.0.1:1", "127.0.0.2:1"}))
     assert not all_see(spark, [link.parent]), "one of two has answered"
-    monkeypatch.setattr(executors, "_executors", lambda _: frozenset({"127.0.0.1:1"}))
+    monkeypatch.setattr(executors, "_members", lambda _: frozenset({"driver:1", "127.0.0.1:1"}))
     assert all_see(spark, [link.parent])
     link.unlink()
     link.symlink_to(tmp_path / "nowhere")
     assert all_see(spark, [link.parent]), "of the same executors it is known"
-    monkeypatch.setattr(executors, "_executors", lambda _: frozenset({"127.0.0.3:1"}))
+    monkeypatch.setattr(executors, "_members", lambda _: frozenset({"driver:1", "127.0.0.3:1"}))
     assert not all_see(spark, [link.parent])

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,72 +10,23 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from leasehold.client import local_calls, local_opens
+from leasehold.client import local_calls
 from leasehold.client.local_calls import LocalNode
 from leasehold.client.local_opens import LocalOpen, _Opening, open_locally
-from leasehold.client.threads import THREADS
 from leasehold.core.catalog.plan import put
-from leasehold.core.lease.holder import Lease
 from leasehold.core.local.reads import check_asked
 from leasehold.core.words import keys
-from leasehold.core.words.messages import AskLocalProof, ScanPlan
+from leasehold.core.words.messages import AskLocalProof
 from leasehold.core.words.records import HorizonRecord, Right, SegmentFormat
-from leasehold.errors import LeaseholdError
-from leasehold.ids import ClusterId, LoginToken, Revision, SegmentId, Sequence, Term
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.ids import ClusterId, SegmentId
+from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.storage import local_links
-from leasehold.wire.clock import sleep_ns
-from tests.unit.node.cluster import CLUSTER, DROP_TABLE, Cluster, add, cluster, drop_column, no_lease, rename, rows
+from tests.unit.node.cluster import CLUSTER, DROP_TABLE, Cluster, add, drop_column, no_lease, rename
+from tests.unit.node.serving.opening import ended, left_over, lend, opened, pair, paths, reader, refused
 from tests.unit.node.serving.test_authorised import TOKEN, right, settle
-from tests.unit.node.serving.test_scans import append
 
-MS = MILLISECOND_NS
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Cluster]:
-    """Two segments of 100 rows, each on two nodes of this machine."""
-    local_opens._elsewhere.clear()
-    with cluster(tmp_path) as made:
-        made.create(("k", "BIGINT"), ("v", "STRING"))
-        append(made, rows(0, 100))
-        append(made, rows(100, 100))
-        yield made
-
-
-def reader(login: LoginToken | None = None) -> dict[str, Any]:
-    return {"tls": None, "login": login, "revision": Revision(0)}
-
-
-def opened(made: Cluster, plan: ScanPlan | None = None, login: LoginToken | None = None) -> LocalOpen:
-    plan = plan or made.plan()
-    return open_locally(plan, [[one] for one in plan.segments], **reader(login))
-
-
-def paths(open_: LocalOpen) -> list[Path]:
-    return [file for group in open_.folders for folder in group for file in sorted(folder.glob("*"))]
-
-
-def left_over(made: Cluster) -> list[Path]:
-    """Of links, at all nodes; what was taken away counts only where it can be opened by its path."""
-    local = [one.root / "local" for one in made.nodes]
-    return [one for folder in local for one in folder.glob("*") if one.name not in {"gone", "proof"}]
-
-
-def refused(call: Callable[[], object]) -> str:
-    with pytest.raises(LeaseholdError) as caught:
-        call()
-    return caught.value.code
-
-
-def ended(open_: LocalOpen) -> str:
-    """Why, once its thread has noticed; fails after some seconds."""
-    until_ns = THREADS.now_ns() + 20 * SECOND_NS
-    while open_.ended is None:
-        assert THREADS.now_ns() < until_ns, "it lasts on"
-        sleep_ns(5 * MS)
-    return open_.ended.code
+__all__ = ["pair"]
 
 
 def test_the_files_of_each_group_are_those_of_the_node(pair: Cluster) -> None:
@@ -295,73 +246,6 @@ def test_a_start_removes_what_an_earlier_process_left(pair: Cluster) -> None:
         assert not (node.root / "local.7").exists()
     assert left_over(pair) == []
     assert ended(open_) in {"LOCAL_ENDED", "UNREACHABLE"}
-
-
-def lend(made: Cluster, left_ns: int) -> None:
-    for node in made.nodes:
-        deadline_ns = THREADS.now_ns() + left_ns
-        node.published.hold(Lease(term=Term(1), sequence=Sequence(9), deadline_ns=deadline_ns))
-
-
-def test_a_reader_removes_the_links_before_the_lease_ends_that_nobody_renews(pair: Cluster) -> None:
-    lend(pair, SECOND_NS)
-    open_ = opened(pair)
-    deadline_ns = max(node.published.lease.deadline_ns for node in pair.nodes)
-    assert len(paths(open_)) == 2
-    assert ended(open_) in {"FENCED", "LOCAL_ENDED"}
-    while left_over(pair):
-        sleep_ns(1 * MS)
-    assert THREADS.now_ns() < deadline_ns
-
-
-def test_a_reader_keeps_an_open_by_renewing_it(pair: Cluster) -> None:
-    lend(pair, SECOND_NS)
-    open_ = opened(pair)
-    first_ns = max(node.published.lease.deadline_ns for node in pair.nodes)
-    while THREADS.now_ns() < first_ns:
-        lend(pair, SECOND_NS)
-        assert open_.ended is None
-        sleep_ns(20 * MS)
-    assert len(paths(open_)) == 2
-    open_.close()
-
-
-def test_an_open_may_take_longer_than_a_lease(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node holds large files against their hash first."""
-    whole, sent = local_opens.sent_and_answer, []
-
-    async def long_ago(call: Any, now_ns: Callable[[], int]) -> tuple[int, Any]:
-        sent_ns, answer = await whole(call, now_ns)
-        sent.append(sent_ns)
-        return sent_ns - (30 * SECOND_NS if len(sent) == 1 else 0), answer
-
-    lend(pair, 20 * SECOND_NS)
-    monkeypatch.setattr(local_opens, "sent_and_answer", long_ago)
-    open_ = opened(pair)
-    assert len(sent) >= 2
-    assert len(paths(open_)) == 2
-    assert open_.check() is None
-    open_.close()
-
-
-def test_a_node_sweeps_what_its_reader_has_left(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    lend(pair, SECOND_NS)
-    open_ = opened(pair)
-    monkeypatch.setattr(local_opens._keeper, "_parts", {})  # as if its process had been killed
-    found = paths(open_)
-    for node in pair.nodes:
-        assert node.flight is not None
-        swept = node.flight._local.sweep()
-        with pytest.raises(StopIteration):
-            swept.__await__().send(None)
-    assert all(path.exists() for path in found), "not before it has ended"
-    lend(pair, -1)
-    for node in pair.nodes:
-        node.fence_after = 0
-        assert node.flight is not None
-        with pytest.raises(StopIteration):
-            node.flight._local.sweep().__await__().send(None)
-    assert left_over(pair) == []
 
 
 def test_the_opens_of_a_user_are_bounded(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
