@@ -16,7 +16,8 @@ PROBED_ROWS: Final = 65_536
 
 
 def is_classic(spark: SparkSession) -> bool:
-    return isinstance(spark, SparkSession)
+    session: object = spark
+    return isinstance(session, SparkSession)
 
 
 def session_id(spark: SparkSession) -> str:
@@ -40,7 +41,8 @@ def select_over(spark: SparkSession, text: str, frames: Mapping[str, DataFrame])
     marked = text.replace("{", "{{").replace("}", "}}")
     for word in frames:
         marked = marked.replace(word, f"{{{word}}}")
-    return spark.sql(marked, **frames)
+    named: dict[str, Any] = dict(frames)
+    return spark.sql(marked, **named)
 
 
 @cache
