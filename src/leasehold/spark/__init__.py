@@ -5,6 +5,7 @@ import leasehold.spark
 spark = leasehold.spark.session(cluster="leasehold-data")
 leasehold.spark.table(spark, "nyc.weather", columns=["origin", "temp"]).show()
 leasehold.spark.view(spark, "nyc.windy").show()
+leasehold.spark.sql(spark, "SELECT origin, max(temp) FROM nyc.weather GROUP BY origin").show()
 frame.write.format("leasehold").option("table", "nyc.weather").mode("append").save()
 
 It needs the packages of `leasehold[spark]`; without PySpark the import raises `NotInstalled`, which is an ImportError.
@@ -19,16 +20,18 @@ from leasehold.errors import spark_not_installed
 if TYPE_CHECKING:
     from leasehold.spark.local_tables import last_plan
     from leasehold.spark.sessions import session
+    from leasehold.spark.statements import sql
     from leasehold.spark.tables import attach, table, view
 
 _MODULES = {
     "attach": "tables",
     "last_plan": "local_tables",
     "session": "sessions",
+    "sql": "statements",
     "table": "tables",
     "view": "tables",
 }
-__all__ = ["attach", "last_plan", "session", "table", "view"]
+__all__ = ["attach", "last_plan", "session", "sql", "table", "view"]
 
 for package in ("pyspark", "pandas"):
     if find_spec(package) is None:

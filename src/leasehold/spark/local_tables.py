@@ -131,7 +131,7 @@ def _opened(
     login, revision = None, plan.facts.revision
     if connection.token is not None:
         application = keeping_logins(spark, connection.target)
-        given = connection.delegate(plan.facts.table, application=application)
+        given = connection.delegate(plan.facts.table, through=plan.through, application=application)
         login, revision = given.token, given.revision
     opened = open_locally(plan, groups, login=login, revision=revision, tls=connection.tls)
     for why in opened.left_out.values():

@@ -1,6 +1,7 @@
 """Tables and views of a cluster as DataFrames, and as views of Spark."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -8,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster, conditions
 from leasehold.client.past import AsOf
-from leasehold.core.words.messages import Rows, ScanPlan
+from leasehold.core.words.messages import Rows, ScanPlan, TableNeeded, ViewFacts
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
+from leasehold.ids import ObjectId
 from leasehold.spark.local_tables import Local, read_locally
 from leasehold.spark.options import (
     CLUSTER_OPTION,
@@ -24,7 +26,7 @@ from leasehold.spark.options import (
     plan_options,
 )
 from leasehold.spark.reader import Asked, fields_of
-from leasehold.spark.session_kinds import cores, select_over
+from leasehold.spark.session_kinds import cores
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
 from leasehold.spark.types import select_fields, spark_schema
@@ -63,51 +65,122 @@ def table(
             f"columns is {columns!r}, not a list of names", code=ErrorCode.BAD_SCHEMA, hint='write columns=["origin"]'
         )
     with connected(spark, cluster, user, password) as connection:
-        asked = Asked(table=name, columns=names, where=conditions(where), as_of=as_of)
-        options = credentials(spark, connection.target, user, password)
+        login = credentials(spark, connection.target, user, password)
+        return read_table(spark, connection, name, names, where=where, as_of=as_of, local=local, options=login)
 
-        def over_flight(plan: ScanPlan) -> DataFrame:
-            return _frame(spark, connection, name, plan.fields, options | plan_options(plan))
 
-        frame = read_locally(spark, connection, asked, local, over_flight)
-        if frame is not None:
-            return frame
-        # What is wrong is refused here, rather than in a query.
-        fields = fields_of(connection, asked)
-        options |= {WHERE_OPTION: where} if where is not None else {}
-        options |= as_of_options(as_of)
-        return _frame(spark, connection, name, fields, options)
+def read_table(
+    spark: SparkSession,
+    connection: Cluster,
+    name: str,
+    columns: tuple[str, ...] | None = None,
+    *,
+    where: str | None = None,
+    as_of: AsOf | None = None,
+    local: Local = "auto",
+    through: tuple[ObjectId, ...] = (),
+    options: Mapping[str, str],
+) -> DataFrame:
+    """A table as `table` gives it, read through views; `options` log in. Raises as `table`."""
+    asked = Asked(table=name, columns=columns, where=conditions(where), as_of=as_of, through=through)
+    options = {THROUGH_OPTION: ",".join(map(str, through)), **options} if through else options
+
+    def over_flight(plan: ScanPlan) -> DataFrame:
+        return _frame(spark, connection, name, plan.fields, {**options, **plan_options(plan)})
+
+    frame = read_locally(spark, connection, asked, local, over_flight)
+    if frame is not None:
+        return frame
+    # What is wrong is refused here, rather than in a query.
+    fields = fields_of(connection, asked)
+    chosen = {WHERE_OPTION: where} if where is not None else {}
+    return _frame(spark, connection, name, fields, {**options, **chosen, **as_of_options(as_of)})
 
 
 def view(
     spark: SparkSession,
     name: str,
     *,
+    as_of: AsOf | None = None,
+    local: Local = "auto",
     cluster: str | Path | None = None,
     user: str | None = None,
     password: str | None = None,
 ) -> DataFrame:
     """The view `database.view` as a DataFrame: Spark runs its SELECT over the tables that it reads.
 
-    Each table keeps the revision at which it was first read; ask for the view again to see rows that were added since.
-    `user` and `password` are as in `table`. Raises `NotFound` for an unknown view, `Unauthenticated`, `Unreachable`.
+    Each table keeps its revision as the frame of `table` does, and is read in the same ways, by `as_of` and `local`;
+    ask for the view again to see rows that were added since. `user` and `password` are as in `table`. Raises as
+    `table`, and `NotFound` for an unknown view.
     """
+    with connected(spark, cluster, user, password) as connection:
+        login = credentials(spark, connection.target, user, password)
+        return read_view(spark, connection, connection.view_facts(name), as_of=as_of, local=local, options=login)
+
+
+def read_view(
+    spark: SparkSession,
+    connection: Cluster,
+    facts: ViewFacts,
+    *,
+    as_of: AsOf | None,
+    local: Local,
+    options: Mapping[str, str],
+) -> DataFrame:
+    """A view as `view` gives it; `options` log in. Raises as `view`."""
     from leasehold.sql.binder import words  # noqa: PLC0415 - every worker imports this package
     from leasehold.sql.views import written  # noqa: PLC0415 - every worker imports this package
 
-    with connected(spark, cluster, user, password) as connection:
-        facts = connection.view_facts(name)
-        called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
-        through = ",".join(str(one.view) for one in facts.views)
-        options = {THROUGH_OPTION: through, **credentials(spark, connection.target, user, password)}
-        frames: dict[str, DataFrame] = {}
+    called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
+    through = tuple(one.view for one in facts.views)
+    frame: DataFrame | None = None
+    with temporary_names(spark) as give_name:
         for one in facts.tables:
-            fields = select_fields(one.columns, connection.facts(one.name).fields, table=one.name)
-            frames[called[one.name]] = _frame(spark, connection, one.name, fields, options)
+            columns = _columns_of(connection, one, through, as_of)
+            read = read_table(
+                spark, connection, one.name, columns, as_of=as_of, local=local, through=through, options=options
+            )
+            give_name(called[one.name], read)
         for body in facts.views:
-            frame = select_over(spark, written(body.body, called, "spark"), frames)
-            frames[called[body.name]] = frame.toDF(*(column.name for column in body.columns))
-        return frames[called[facts.views[-1].name]]
+            frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
+            give_name(called[body.name], frame)
+    assert frame is not None, "the view itself is the last of them"
+    return frame
+
+
+@contextmanager
+def temporary_names(spark: SparkSession) -> Generator[Callable[[str, DataFrame], None]]:
+    """Gives names to frames for what Spark reads meanwhile: a frame keeps its sources, so it needs no name later."""
+    given: list[str] = []
+
+    def give_name(name: str, frame: DataFrame) -> None:
+        frame.createOrReplaceTempView(name)
+        given.append(name)
+
+    try:
+        yield give_name
+    finally:
+        for name in given:
+            spark.catalog.dropTempView(name)
+
+
+def _columns_of(
+    connection: Cluster, needed: TableNeeded, through: tuple[ObjectId, ...], as_of: AsOf | None
+) -> tuple[str, ...]:
+    """The columns that views read of a table, as it spells them. Raises `Refused` (BAD_SCHEMA) if they had other names:
+    the SELECT of a view names the columns of today."""
+    fields = select_fields(needed.columns, connection.facts(needed.name).fields, table=needed.name)
+    columns = tuple(one.name for one in fields)
+    if as_of is not None:
+        asked = Asked(table=needed.name, columns=columns, as_of=as_of, through=through)
+        for now, then in zip(fields, fields_of(connection, asked), strict=True):
+            if now.id != then.id:
+                raise Refused(
+                    f"column {now.name} of {needed.name} had another name then",
+                    code=ErrorCode.BAD_SCHEMA,
+                    hint="read the tables of the view, by the names of that revision",
+                )
+    return columns
 
 
 def attach(

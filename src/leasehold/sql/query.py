@@ -133,6 +133,19 @@ def typed_query(
 
 
 def _tree(source: Source, first: int, sparks: Callable[[exp.Query, str], LeaseholdError] | None = None) -> exp.Query:
+    tree = any_query(source, first)
+    for node in tree.walk():
+        fault = _fault(node)
+        if fault is not None:
+            raise sparks(tree, fault) if sparks and isinstance(node, _SPARKS) else source.bad(fault)
+    return tree
+
+
+def any_query(source: Source, first: int) -> exp.Query:
+    """The syntax tree of the SELECT that starts at the token `first`, with parts in it that are not ours.
+
+    Raises `BadStatement`, or `Refused` with code SELECT_TOO_LONG.
+    """
     tokens = source.tokens[first:]
     if not tokens:
         raise source.bad("the SELECT is missing")
@@ -152,10 +165,6 @@ def _tree(source: Source, first: int, sparks: Callable[[exp.Query, str], Leaseho
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise source.bad("one SELECT is expected", tokens[0].start)
-    for node in tree.walk():
-        fault = _fault(node)
-        if fault is not None:
-            raise sparks(tree, fault) if sparks and isinstance(node, _SPARKS) else source.bad(fault)
     return tree
 
 
