@@ -37,7 +37,7 @@ def insert(cluster: "Cluster", text: str, statement: StatementId | None = None) 
 
 
 def _values(asked: InsertRows, fields: tuple[Field, ...], name: str) -> pa.Table:
-    chosen = [_field(column, fields, name) for column in asked.columns] or list(fields)
+    chosen = [field_named(column, fields, name) for column in asked.columns] or list(fields)
     width = len(asked.rows[0])
     if width != len(chosen):
         raise column_count(1, width, len(chosen))
@@ -48,7 +48,8 @@ def _values(asked: InsertRows, fields: tuple[Field, ...], name: str) -> pa.Table
     return pa.table(columns, names=[field.name for field in chosen])
 
 
-def _field(column: str, fields: tuple[Field, ...], name: str) -> Field:
+def field_named(column: str, fields: tuple[Field, ...], name: str) -> Field:
+    """The column of the table `name`, in any case. Raises `NotFound` with code NO_SUCH_COLUMN."""
     for field in fields:
         if fold(field.name) == fold(column):
             return field

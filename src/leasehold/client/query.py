@@ -6,7 +6,6 @@ is planned and run again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -18,18 +17,14 @@ from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.data.known import Known
 from leasehold.core.data.reader import next_plan
 from leasehold.core.words.messages import QueryPlan, ScanPlan
-from leasehold.core.words.records import Field
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.sql.binder import words
 from leasehold.sql.select import BoundSelect, Select, bind, key_of, spark_line, written
 from leasehold.sql.views import written as written_view
-from leasehold.storage.schema import arrow_type
+from leasehold.storage.schema import narrowest
 from leasehold.wire.entropy import SystemEntropy
-
-_WIDE_BITS: Final = 2**31
-"""Counts as the width of a column whose values have no fixed width."""
 
 
 def run_query(
@@ -202,11 +197,4 @@ def _narrowed(plan: QueryPlan, bound: BoundSelect) -> Iterator[ScanPlan]:
         key = key_of(table.facts.name)
         wanted = bound.columns.get(key, frozenset()) | {fold(name) for name in needed.get(key, ())}
         fields = tuple(field for field in table.fields if fold(field.name) in wanted)
-        yield msgspec.structs.replace(table, fields=fields or (min(table.fields, key=_width_bits),))
-
-
-def _width_bits(field: Field) -> int:
-    try:
-        return arrow_type(field.type).bit_width
-    except ValueError:
-        return _WIDE_BITS
+        yield msgspec.structs.replace(table, fields=fields or (narrowest(table.fields),))

@@ -49,6 +49,11 @@ _OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION)
 """Options that no hint names."""
 
 
+_OWNER: Final = "owner"
+"""What Spark adds to the options of a table of its own catalog, whose other options it loses."""
+_OWN_CATALOG: Final = 'CREATE TABLE .. USING leasehold is for leasehold.spark.sql(spark, "..")'
+
+
 def table_of(options: Mapping[str, str]) -> str:
     """The table that is read or written. Raises `BadSettings`."""
     named, path = options.get(TABLE_OPTION), options.get(PATH_OPTION)
@@ -56,7 +61,8 @@ def table_of(options: Mapping[str, str]) -> str:
         raise BadSettings(f"two tables are named: {named} and {path}", hint='leave out .option("table", ..)')
     table = named or path
     if not table:
-        raise BadSettings("no table is named", hint='add .option("table", "database.table")')
+        hint = f'add .option("table", "database.table"); {_OWN_CATALOG}'
+        raise BadSettings("no table is named", hint=hint)
     return table
 
 
@@ -121,6 +127,8 @@ def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Raises `BadSettings` for an option that is not known: what it asks for would not happen."""
     names = {one.lower() for one in known}
     unknown = next((one for one in options if one.lower() not in names), None)
+    if unknown == _OWNER:
+        raise BadSettings("a table of Spark's own catalog can't be one of Leasehold", hint=_OWN_CATALOG)
     if unknown is not None:
         shown = [one for one in known if one not in _OURS]
         hint = nearest(unknown, shown) or f"the options are {', '.join(shown)}"

@@ -1,14 +1,18 @@
-"""INSERT INTO .. VALUES: a few rows as literals."""
+"""INSERT INTO: a few rows as literals, or those of a SELECT, which only Spark adds."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from leasehold.core.words.statements import Literal, TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import INSERT_ROWS_MAX
 from leasehold.sql.cursor import Cursor
-from leasehold.sql.front import read
+from leasehold.sql.front import Source, read
 from leasehold.sql.table import check_distinct
+
+_QUERIES: Final = frozenset({"SELECT", "WITH", "(", "FROM"})
+"""What a query may begin with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,18 +24,33 @@ class InsertRows:
     rows: tuple[tuple[Literal, ...], ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class InsertQuery:
+    """`columns` as in `InsertRows`; the SELECT begins at the token `first`."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    source: Source
+    first: int
+
+
+def read_insert_query(text: str) -> InsertQuery | None:
+    """The INSERT .. SELECT in `text`; None for any other INSERT. Raises as `read_insert`."""
+    cursor = Cursor(read(text))
+    table, columns = _target(cursor)
+    if cursor.form not in _QUERIES:
+        return None
+    return InsertQuery(table=table, columns=columns, source=cursor.source, first=cursor.at)
+
+
 def read_insert(text: str) -> InsertRows:
     """The one INSERT in `text`.
 
     Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, DUPLICATE_COLUMN, COLUMN_COUNT, TOO_MANY_ROWS.
     """
     cursor = Cursor(read(text))
-    cursor.expect("INSERT", "INTO")
-    cursor.accept("TABLE")
-    table = cursor.table()
-    columns = cursor.listed(Cursor.column) if cursor.form == "(" else ()
-    check_distinct(columns)
-    if cursor.form in {"SELECT", "WITH", "(", "FROM"}:
+    table, columns = _target(cursor)
+    if cursor.form in _QUERIES:
         raise BadStatement(
             "INSERT takes rows as VALUES, not from a SELECT",
             hint=f'in Python: cluster.table("{table}").append(cluster.query("SELECT .."))',
@@ -52,6 +71,17 @@ def read_insert(text: str) -> InsertRows:
         if len(row) != width:
             raise column_count(number, len(row), width)
     return InsertRows(table=table, columns=columns, rows=tuple(rows))
+
+
+def _target(cursor: Cursor) -> tuple[TableName, tuple[str, ...]]:
+    """The table, and the columns that the statement names."""
+    cursor.expect("INSERT", "INTO")
+    cursor.accept("TABLE")
+    table = cursor.table()
+    has_columns = cursor.form == "(" and cursor.ahead(1) not in _QUERIES
+    columns = cursor.listed(Cursor.column) if has_columns else ()
+    check_distinct(columns)
+    return table, columns
 
 
 def column_count(number: int, values: int, columns: int) -> Refused:

@@ -17,6 +17,8 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import FieldId
 
+_WIDE_BITS: Final = 2**31
+"""Counts as the width of a column whose values have no fixed width."""
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 """The metadata key that Arrow, Parquet and Spark agree on."""
 
@@ -90,6 +92,18 @@ def _schema(fields: tuple[Field, ...]) -> pa.Schema:
             for one in fields
         ]
     )
+
+
+def narrowest(fields: Sequence[Field]) -> Field:
+    """The column to read if rows are only counted."""
+    return min(fields, key=_width_bits)
+
+
+def _width_bits(field: Field) -> int:
+    try:
+        return arrow_type(field.type).bit_width
+    except ValueError:
+        return _WIDE_BITS
 
 
 def physical_name(field: Field, in_format: SegmentFormat) -> str:

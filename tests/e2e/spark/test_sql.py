@@ -1,7 +1,10 @@
 """`leasehold.spark.sql`: SELECTs of Spark over names of the cluster, and statements that the cluster runs."""
 
 import datetime as dt
+import io
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.errors import BadSettings, BadStatement, LeaseholdError, NotFound, Refused
-from leasehold.spark import sql
+from leasehold.spark import queries, sql
 from tests.e2e.cluster import RunningCluster
 
 pytestmark = pytest.mark.spark
@@ -72,6 +75,13 @@ QUERIES = (
 )
 
 
+def explained(frame: DataFrame) -> str:
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        frame.explain(True)
+    return shown.getvalue()
+
+
 def answers(frame: DataFrame) -> tuple[list[str], list[str]]:
     return [one.lower() for one in frame.columns], sorted(map(str, frame.collect()))
 
@@ -100,13 +110,12 @@ def test_files_and_flight_answer_the_same(spark: SparkSession, local: bool) -> N
 
 
 def test_views_and_tables_of_spark_stand_beside_tables(spark: SparkSession) -> None:
-    spark.sql("CREATE DATABASE IF NOT EXISTS of_spark")
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW wanted AS SELECT 'ann' AS name")
     found = sql(spark, "SELECT s.customer, paid FROM Shop.Spent s JOIN wanted ON name = customer")
     assert [tuple(row) for row in found.collect()] == [("ann", 1.5)]
     assert sql(spark, "SELECT 1 AS one").collect()[0].one == 1
     with pytest.raises(NotFound, match="no"):
-        sql(spark, "SELECT * FROM of_spark.nothing")
+        sql(spark, "SELECT * FROM default.nothing")
 
 
 def test_one_revision_for_all_names(spark: SparkSession, cluster: Cluster) -> None:
@@ -129,6 +138,69 @@ def test_one_revision_for_all_names(spark: SparkSession, cluster: Cluster) -> No
     assert again.count() == 2, "a time behind a name comes first"
 
 
+def test_fewer_columns_and_segments_are_read(spark: SparkSession) -> None:
+    text = (
+        "SELECT o.day FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id WHERE o.id > 4 AND note = 'b'"
+    )
+    for local in (True, False):
+        frame = sql(spark, text, local=local)
+        assert [tuple(row) for row in frame.collect()] == [(DAYS[0],)]
+        plan = explained(frame)
+        assert "price" not in plan
+        assert "name#" not in plan
+    files = sql(spark, text, local=True)
+    assert "leasehold local shop.Orders, 1 of 2 segments" in explained(files)
+    assert sql(spark, "SELECT count(*) FROM shop.orders WHERE id > 4").collect()[0][0] == 2
+
+
+def test_a_table_that_is_altered_meanwhile_is_read_anew(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.sql("CREATE TABLE shop.moving (a INT, b INT)")
+    cluster.table("shop.moving").append(pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())}))
+    swaps = ["a TO c", "b TO a", "c TO b"]
+    given = queries.needed
+
+    def altered(*about: Any) -> Any:
+        if swaps:
+            cluster.sql(f"ALTER TABLE shop.moving RENAME COLUMN {swaps.pop(0)}")
+        return given(*about)
+
+    monkeypatch.setattr(queries, "needed", altered)
+    with pytest.raises(Refused, match="again and again"):
+        sql(spark, "SELECT * FROM shop.moving")
+    found = sql(spark, "SELECT a FROM shop.moving WHERE b = 1")
+    assert [tuple(row) for row in found.collect()] == [(2,)]
+
+
+def test_insert_from_a_select(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.sql("CREATE TABLE shop.copies (id BIGINT NOT NULL, note STRING DEFAULT 'none', day DATE)")
+    answer = sql(spark, "INSERT INTO shop.copies SELECT id, note, day FROM shop.orders WHERE id < 3")
+    assert (answer.columns, answer.count()) == ([], 0)
+    sql(spark, "INSERT INTO TABLE Shop.Copies (DAY, id) (WITH w AS (SELECT 7 AS n) SELECT DATE '2020-01-01', n FROM w)")
+    sql(spark, "INSERT INTO shop.copies SELECT id + 10, note, day FROM shop.copies WHERE id = 1")
+    rows = [
+        (1, "it's", DAYS[0]),
+        (2, "e2e.customers", DAYS[1]),
+        (7, "none", dt.date(2020, 1, 1)),
+        (11, "it's", DAYS[0]),
+    ]
+    assert sorted(tuple(row) for row in sql(spark, "SELECT * FROM shop.copies").collect()) == rows
+    for text, said in (
+        ("INSERT INTO shop.copies SELECT id FROM shop.orders", "COLUMN_COUNT"),
+        ("INSERT INTO shop.copies (idd) SELECT id FROM shop.orders", "NO_SUCH_COLUMN"),
+        ("INSERT INTO shop.copies (id, ID) SELECT id, id FROM shop.orders", "DUPLICATE_COLUMN"),
+        ("INSERT OVERWRITE shop.copies SELECT * FROM shop.copies", "BAD_STATEMENT"),
+        ("INSERT INTO shop.copeis SELECT * FROM shop.copies", "NOT_FOUND"),
+    ):
+        with pytest.raises(LeaseholdError) as caught:
+            sql(spark, text)
+        assert caught.value.code == said
+    with pytest.raises(Exception, match="ROWS_DO_NOT_FIT"):
+        sql(spark, "INSERT INTO shop.copies SELECT note, note, day FROM shop.orders")
+    assert sql(spark, "SELECT * FROM shop.copies").count() == len(rows)
+
+
 def test_definitions_answer_their_receipt(spark: SparkSession) -> None:
     row = sql(spark, "CREATE TABLE shop.made (a INT, b STRING)").collect()[0]
     assert (row.outcome, row.statement) == ("COMMITTED", "CREATE TABLE shop.made (a INT, b STRING)")
@@ -147,7 +219,7 @@ def test_definitions_answer_their_receipt(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("SELECT * FROM shop.orderz", NotFound, "orders"),
+        ("SELECT * FROM shop.orderz", NotFound, "Orders"),
         ("SELECT * FROM shpo.orders", NotFound, "shop"),
         ("SELECT FROM WHERE", BadStatement, "attach"),
         ("SELECT * FROM shop.orders VERSION AS OF 'x'", BadStatement, "VERSION AS OF 12"),
@@ -170,6 +242,27 @@ def test_what_is_refused_says_what_to_write(
     with pytest.raises(error) as caught:
         sql(spark, text)
     assert said in f"{caught.value.text} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("CREATE TABLE default.own USING leasehold OPTIONS (table 'shop.orders')", "SELECT 1"),
+        (
+            "CREATE TABLE default.own (id BIGINT) USING leasehold OPTIONS (table 'shop.orders')",
+            "SELECT * FROM default.own",
+        ),
+        ("CREATE TABLE default.own (id BIGINT) USING leasehold", "INSERT INTO default.own VALUES (1)"),
+    ],
+)
+def test_a_table_of_sparks_catalog_says_what_makes_one(spark: SparkSession, made: str, used: str) -> None:
+    """Spark loses its options, so it can't be read."""
+    try:
+        with pytest.raises(AnalysisException, match=r"BAD_SETTINGS.*leasehold\.spark\.sql"):
+            spark.sql(made)
+            spark.sql(used).collect()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS default.own")
 
 
 def test_as_of_is_for_a_select(spark: SparkSession) -> None:
