@@ -115,25 +115,14 @@ def not_here(what: str, tree: exp.Query, cluster: str) -> Refused:
 
 def spark_line(tree: exp.Query, cluster: str) -> str:
     """The line of Python that runs a SELECT in Spark."""
-    tree = tree.copy()
-    made: dict[str, str] = {}
-    for table in list(tree.find_all(exp.Table)):
-        if table.db:
-            word = f"{table.db}_{table.name}"
-            made[f"{table.db}.{table.name}"] = word
-            table.set("this", exp.to_identifier(word))
-            table.set("db", None)
     try:
         text = tree.sql(DIALECT)
     except FOREIGN_ERRORS:
         text = "SELECT .."
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + ".."
-    frames = "".join(
-        f' leasehold.spark.table(spark, "{name}").createOrReplaceTempView("{word}");' for name, word in made.items()
-    )
     return (
-        f'in Python: import leasehold.spark; spark = leasehold.spark.session(cluster="{cluster}");{frames}'
-        f" spark.sql({text!r}).show()" + (" (leasehold.spark.view for a view)" if made else "")
+        f'in Python: import leasehold.spark; spark = leasehold.spark.session(cluster="{cluster}");'
+        f" leasehold.spark.sql(spark, {text!r}).show()"
     )
 
 
