@@ -138,6 +138,29 @@ def test_one_revision_for_all_names(spark: SparkSession, cluster: Cluster) -> No
     assert again.count() == 2, "a time behind a name comes first"
 
 
+def test_rows_that_come_while_a_select_is_made_are_in_all_names_or_in_none(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shop.ones", "shop.twos"):
+        cluster.sql(f"CREATE TABLE {name} (n INT)")
+    one, read = pa.table({"n": pa.array([1], pa.int32())}), queries.read_table
+
+    def read_and_add(*about: Any, **more: Any) -> DataFrame:
+        frame = read(*about, **more)
+        for name in ("shop.ones", "shop.twos"):
+            cluster.table(name).append(one)
+        return frame
+
+    monkeypatch.setattr(queries, "read_table", read_and_add)
+    counted = (
+        "SELECT (SELECT count(*) FROM shop.ones), (SELECT count(*) FROM shop.twos), (SELECT sum(n) FROM shop.ones)"
+    )
+    for local in (True, False):
+        left, right, again = sql(spark, counted, local=local).collect()[0]
+        assert left == right == (again or 0)
+    assert cluster.table("shop.ones").scan().read_all().num_rows == 6
+
+
 def test_fewer_columns_and_segments_are_read(spark: SparkSession) -> None:
     text = (
         "SELECT o.day FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id WHERE o.id > 4 AND note = 'b'"

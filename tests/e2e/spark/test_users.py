@@ -15,8 +15,9 @@ from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CredentialsFile, write_credentials
 from leasehold.client.trust import TLS_FOLDER
 from leasehold.errors import Forbidden, LeaseholdError, Unauthenticated, WrongPassword
-from leasehold.spark import attach, session, table, view
+from leasehold.spark import attach, session, sql, table, view
 from leasehold.spark.application import application_of
+from leasehold.spark.local_tables import Local
 from leasehold.spark.reader import LeaseholdReader
 from leasehold.spark.settings import CLUSTER_SETTING, CREDENTIALS_SETTING
 from leasehold.spark.sink import LeaseholdSink
@@ -101,6 +102,31 @@ def test_a_revoked_right_ends_a_frame_that_reads_files(
         made()
     root.sql("GRANT SELECT ON TABLE d.t TO u")
     assert made().count() == before
+
+
+def test_sql_reads_and_writes_by_the_rights_of_its_user(
+    spark: SparkSession, guarded: RunningCluster, root: Cluster
+) -> None:
+    def run(text: str, local: Local = "auto") -> DataFrame:
+        return sql(spark, text, local=local, cluster=guarded.directory, user="u", password=PASSWORD)
+
+    root.table("d.t").append(pa.table({"a": [501, 502]}))
+    root.sql("CREATE VIEW d.v AS SELECT a FROM d.t WHERE a > 500")
+    root.sql("GRANT SELECT ON VIEW d.v TO u")
+    run("INSERT INTO d.other SELECT a FROM d.t WHERE a = 502")
+    places: tuple[Local, ...] = (True, False)
+    for local in places:
+        found = run("SELECT v.a, o.a FROM d.v LEFT JOIN d.other o ON v.a = o.a ORDER BY 1", local).collect()
+        assert [tuple(row) for row in found] == [(501, None), (502, 502)]
+    frame = run("SELECT * FROM d.v", local=True)
+    assert frame.count() == 2
+    root.sql("REVOKE SELECT ON VIEW d.v FROM u")
+    with pytest.raises(LeaseholdError, match="FORBIDDEN"):
+        frame.count()
+    for text in ("SELECT * FROM d.v", "SELECT a FROM d.t JOIN d.v USING (a)", "CREATE TABLE d.mine (a INT)"):
+        with pytest.raises(Forbidden):
+            run(text)
+    root.sql("DROP VIEW d.v")
 
 
 def test_what_goes_to_the_workers_holds_no_password_and_no_path_but_the_roots(guarded: RunningCluster) -> None:

@@ -100,6 +100,7 @@ def where(text: str) -> list[str | None]:
         ("SELECT b FROM d.t AS w(a, b)", [None]),
         ("SELECT v.a FROM (d.t) AS v", [None]),
         ("SELECT v.c FROM (d.t JOIN d.u USING (a)) v JOIN d.u ON u.a = v.b", [None, None, "a"]),
+        ("SELECT b FROM d.t JOIN (FROM d.u) USING (a)", [None, None]),
         ("SELECT a FROM d.t NATURAL JOIN d.u", [None, None]),
         ("SELECT a FROM d.t LATERAL VIEW explode(s) AS b", [None]),
         ("SELECT a FROM d.t, LATERAL (SELECT t.b)", [None]),
