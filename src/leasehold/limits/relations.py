@@ -100,6 +100,7 @@ assert 2 * (flight.FLIGHT_READS_MAX + flight.FLIGHT_WRITES_MAX) + flight.FLIGHT_
 assert 2 * requests.CALLS_PER_PEER_MAX <= flight.FLIGHT_CALLS_MAX, "no peer takes all calls of a node"
 assert segments.SCANS_FEW * segments.SCAN_FIRST_BYTES_MAX < flight.FLIGHT_SCANS_BYTES_MAX, "several scans begin at once"
 assert 2 * statements.FILTER_BYTES_MAX <= flight.TICKET_BYTES_MAX
+assert 4 * statements.VIEW_BODY_CHARACTERS_MAX <= statements.FILTER_BYTES_MAX  # in UTF-8
 assert max(flight.FLIGHT_PART_BYTES, replication.FORWARD_CHUNK_BYTES) <= flight.TICKET_BYTES_MAX, (
     "rows fit where a ticket does"
 )

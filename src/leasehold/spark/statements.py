@@ -120,7 +120,8 @@ def _check_ours(text: str) -> None:
         )
     if first == "EXPLAIN" and others[:1] in (["SELECT"], ["WITH"], ["("]):
         raise BadStatement("EXPLAIN is for statements that change something", hint="call .explain() of the frame")
-    if first not in _OURS or (first == "CREATE" and _TEMPORARY & set(others[:3])):
+    made = others[2:] if others[:2] == ["OR", "REPLACE"] else others
+    if first not in _OURS or (first == "CREATE" and made and made[0] in _TEMPORARY):
         raise BadStatement("this is not a statement of Leasehold", hint=f"use spark.sql; {_NAMES_HINT}")
 
 

@@ -79,7 +79,7 @@ def _refused(node: exp.Expr) -> str | None:
     match node:
         case exp.Table() if not isinstance(node.this, exp.Identifier):
             return "a function in FROM"
-        case exp.Star() if not is_written_out(node):
+        case exp.Star() if not _is_written_out(node):
             return "* other than as columns of a SELECT, or in COUNT(*),"
         case exp.Join(method="NATURAL"):
             return "NATURAL, which depends on columns to come,"
@@ -89,7 +89,7 @@ def _refused(node: exp.Expr) -> str | None:
             return _REFUSED.get(type(node))
 
 
-def is_written_out(star: exp.Star) -> bool:
+def _is_written_out(star: exp.Star) -> bool:
     """Whether the star can be expanded to columns, or stands for none, as in COUNT(*)."""
     if isinstance(star.parent, exp.Count):
         return not any(star.args.values()) and not star.parent.expressions

@@ -34,12 +34,11 @@ from leasehold.core.words.records import Field
 from leasehold.core.words.statements import Literal, fold
 from leasehold.core.words.types import Decimal, parse_type
 from leasehold.errors import Refused
-from leasehold.limits.statements import DECIMAL_PRECISION_MAX, FILTER_BYTES_MAX, FILTER_VALUES_MAX, FILTERS_MAX
-from leasehold.sql.binder import is_written_out
+from leasehold.limits.statements import DECIMAL_PRECISION_MAX, FILTER_VALUES_MAX, FILTERS_MAX
 from leasehold.sql.front import Source
 from leasehold.sql.references import Reference, SparkSelect, names_of
 
-_ODD: Final = (exp.Pivot, exp.Lateral, exp.QueryTransform, exp.MatchRecognize, exp.Parameter, exp.Command)
+_ODD: Final = (exp.Pivot, exp.Lateral, exp.QueryTransform)
 """Parts that make columns, or read some that the text does not name."""
 _ODD_TEXT: Final = re.compile(r"\$\{|\|>|\bIDENTIFIER\s*\(", re.IGNORECASE)
 """Spark replaces `${..}` before it reads the text, and IDENTIFIER(..) makes names of expressions."""
@@ -101,16 +100,12 @@ def _is_odd(select: SparkSelect) -> bool:
     text = select.source.text
     if _ODD_TEXT.search(text) or any(_is_odd_part(node) for node in select.tree.walk()):
         return True
-    if not all(isinstance(_select_of(one), exp.Select) for one in select.references):
-        return True
     signs = sum(form == "*" for form in select.source.forms)
     return signs != sum(isinstance(node, exp.Star | exp.Mul) for node in select.tree.walk())
 
 
 def _is_odd_part(node: exp.Expr) -> bool:
     match node:
-        case exp.Star():
-            return not is_written_out(node)
         case exp.Identifier():
             return _PLAIN_NAME.fullmatch(node.name) is None  # may be a pattern for names
         case exp.Join():
@@ -119,8 +114,6 @@ def _is_odd_part(node: exp.Expr) -> bool:
             return bool(node.args.get("recursive"))
         case exp.SetOperation():
             return bool(node.args.get("by_name"))
-        case exp.Select():
-            return not node.expressions
         case _:
             return isinstance(node, _ODD)
 
@@ -154,9 +147,8 @@ class _Names:
                     self._bare.add(fold(word))
         self._stars: list[tuple[exp.Select | None, str]] = []
         for star in select.tree.find_all(exp.Star):
-            parent = star.parent
-            if not isinstance(parent, exp.Count):
-                of = fold(parent.table) if isinstance(parent, exp.Column) else ""
+            if not _counts_rows(star):
+                of = fold(star.parent.table) if isinstance(star.parent, exp.Column) else ""
                 self._stars.append((star.find_ancestor(exp.Select), of))
 
     def of(self, reference: Reference, fields: Sequence[Field]) -> tuple[str, ...] | None:
@@ -167,6 +159,12 @@ class _Names:
 
     def _may_name(self, alias: str, name: str) -> bool:
         return name in self._bare or (alias, name) in self._qualified
+
+
+def _counts_rows(star: exp.Star) -> bool:
+    """Whether it is that of COUNT(*), which reads no column."""
+    count = star.parent
+    return isinstance(count, exp.Count) and not count.expressions and not any(star.args.values())
 
 
 # ---------------------------------------------------------------- conditions
@@ -204,12 +202,12 @@ class _Conditions:
         self._using: set[str] = set()
 
     def text(self) -> str | None:
-        """As many as a scan takes, joined by AND."""
+        """As many as a scan takes, joined by AND. A SELECT is too short for one that takes too many bytes."""
         taken: list[str] = []
-        values, size = 0, 0
+        values = 0
         for text, count in self._all():
-            values, size = values + count, size + len(text.encode())
-            if len(taken) == FILTERS_MAX or values > FILTER_VALUES_MAX or size > FILTER_BYTES_MAX:
+            values += count
+            if len(taken) == FILTERS_MAX or values > FILTER_VALUES_MAX:
                 break
             taken.append(text)
         return " AND ".join(taken) or None
@@ -331,7 +329,7 @@ def _number(text: str, kind: str) -> Literal | None:
     elif kind == "DOUBLE":
         taken = is_fraction and len(digits) <= _DOUBLE_CHARACTERS_MAX  # which all programs round alike
     else:
-        taken = kind in _WHOLE and is_whole
+        taken = kind in _WHOLE
     return Literal("number", text) if taken else None
 
 

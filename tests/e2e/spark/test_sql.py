@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from leasehold.client.cluster import Cluster
 from leasehold.errors import BadSettings, BadStatement, LeaseholdError, NotFound, Refused
 from leasehold.spark import queries, sql
+from leasehold.sql.pushdown import ReadNeeds
 from tests.e2e.cluster import RunningCluster
 
 pytestmark = pytest.mark.spark
@@ -176,6 +177,25 @@ def test_fewer_columns_and_segments_are_read(spark: SparkSession) -> None:
     assert sql(spark, "SELECT count(*) FROM shop.orders WHERE id > 4").collect()[0][0] == 2
 
 
+def test_a_condition_that_the_cluster_refuses_stays_with_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "needed", lambda *_: {0: ReadNeeds(("id", "note"), "id = 'x'")})
+    assert sql(spark, "SELECT id FROM shop.orders WHERE note = 'b'").collect()[0].id == 6
+
+
+def test_all_columns_are_read_where_names_differ_by_their_case(spark: SparkSession) -> None:
+    text = "SELECT id FROM shop.orders WHERE id > 4"
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = sql(spark, text)
+        assert sorted(row.id for row in frame.collect()) == [5, 6]
+        assert "price" in explained(frame)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert "price" not in explained(sql(spark, text))
+
+
 def test_a_table_that_is_altered_meanwhile_is_read_anew(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +271,8 @@ def test_definitions_answer_their_receipt(spark: SparkSession) -> None:
         ("SELECT * FROM shop.orders VERSION AS OF 999999999", Refused, "does not exist yet"),
         ("SELECT * FROM shop.orders; SELECT 1", BadStatement, "only one statement"),
         ("CREATE OR REPLACE TEMP VIEW v AS SELECT 1", BadStatement, "use spark.sql"),
+        ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT 1", BadStatement, "use spark.sql"),
+        ("CREATE TABLE temp.global (a INT)", NotFound, "SHOW DATABASES"),
         ("CACHE TABLE shop.orders", BadStatement, "use spark.sql"),
         ("SET spark.sql.shuffle.partitions = 2", BadStatement, "use spark.sql"),
         ("FROM shop.orders SELECT id", BadStatement, "SELECT * FROM"),
@@ -295,5 +317,5 @@ def test_as_of_is_for_a_select(spark: SparkSession) -> None:
 
 def test_a_misspelt_column_is_refused_by_spark_with_the_nearest(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException) as caught:
-        sql(spark, "SELECT custmer FROM shop.orders")
-    assert "`customer`" in str(caught.value)
+        sql(spark, "SELECT nota FROM shop.orders")
+    assert "`note`" in str(caught.value)

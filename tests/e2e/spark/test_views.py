@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from leasehold.client.cluster import Cluster
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, Refused
 from leasehold.spark import view
 
 pytestmark = pytest.mark.spark
@@ -49,6 +49,23 @@ def test_the_source_says_what_to_do_with_a_view(spark: SparkSession) -> None:
         spark.read.format("leasehold").option("table", "e2e.days").load()
     assert "IS_VIEW" in str(caught.value)
     assert 'leasehold.spark.view(spark, "e2e.days")' in str(caught.value)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_view_of_an_earlier_revision(spark: SparkSession, cluster: Cluster, local: bool) -> None:
+    """Its SELECT names the columns of today, which must not be others then."""
+    name = f"e2e.swapped_{local}"
+    cluster.sql(f"CREATE TABLE {name} (a INT, b INT)")
+    rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())})
+    before = cluster.table(name).append(rows).revision
+    for change in ("a TO c", "b TO a", "c TO b"):
+        cluster.sql(f"ALTER TABLE {name} RENAME COLUMN {change}")
+    cluster.sql(f"CREATE VIEW {name}_a AS SELECT a FROM {name}")
+    after = cluster.table(name).append(rows).revision
+    cluster.table(name).append(rows)
+    assert sorted(row.a for row in view(spark, f"{name}_a", as_of=after, local=local).collect()) == [1, 2]
+    with pytest.raises(Refused, match=r"column a of .* had another name then"):
+        view(spark, f"{name}_a", as_of=before, local=local)
 
 
 def test_a_frame_of_a_view_that_is_gone_says_so(spark: SparkSession, cluster: Cluster) -> None:

@@ -38,6 +38,7 @@ NEEDLESS = {
     *("leasehold.client.local_opens", "leasehold.core.data.read_groups", "leasehold.spark.local_tables"),
     *("leasehold.spark.filters", "leasehold.spark.options", "leasehold.spark.sessions", "leasehold.spark.source"),
     *("leasehold.spark.held_frames", "leasehold.spark.settings", "leasehold.spark.tables"),
+    *("leasehold.spark.queries", "leasehold.spark.statements"),
 }
 
 

@@ -48,6 +48,7 @@ def rewrite(text: str, *without: int) -> str:
         ("SELECT * FROM d.t PIVOT (sum(a) FOR b IN (1))", "SELECT * FROM `w0` AS `t` PIVOT (sum(a) FOR b IN (1))"),
         ("SELECT /*+ BROADCAST(t) */ a FROM d.t", "SELECT /*+ BROADCAST(t) */ a FROM `w0` AS `t`"),
         ("SELECT /*+ BROADCAST(d.t) */ a FROM d.t", "SELECT /*+ BROADCAST(d.t) */ a FROM `w0` AS `t`"),
+        ("SELECT d.t.a FROM d.t x", "SELECT d.t.a FROM `w0` x"),
         ("SELECT d.f(a) FROM d.t", "SELECT d.f(a) FROM `w0` AS `t`"),
         ("SELECT * FROM parquet.`/d.t`, c.d.t, t", "SELECT * FROM parquet.`/d.t`, c.d.t, t"),
         ("SELECT * FROM VALUES (1) AS t(a)", "SELECT * FROM VALUES (1) AS t(a)"),
