@@ -106,6 +106,9 @@ def _is_odd(select: SparkSelect) -> bool:
 
 def _is_odd_part(node: exp.Expr) -> bool:
     match node:
+        case exp.Star() if not _counts_rows(node):
+            select = node.find_ancestor(exp.Select)
+            return select is None or select.args.get("from_") is None  # may be that of an outer SELECT
         case exp.Identifier():
             return _PLAIN_NAME.fullmatch(node.name) is None  # may be a pattern for names
         case exp.Join():
@@ -145,15 +148,17 @@ class _Names:
                     self._qualified.add((fold(tokens[place - 2].text), fold(word)))
                 else:
                     self._bare.add(fold(word))
-        self._stars: list[tuple[exp.Select | None, str]] = []
+        self._starred: set[str] = set()
+        self._selects: list[exp.Select | None] = []
         for star in select.tree.find_all(exp.Star):
-            if not _counts_rows(star):
-                of = fold(star.parent.table) if isinstance(star.parent, exp.Column) else ""
-                self._stars.append((star.find_ancestor(exp.Select), of))
+            if isinstance(star.parent, exp.Column):
+                self._starred.add(fold(star.parent.table))  # may be that of an outer SELECT
+            elif not _counts_rows(star):
+                self._selects.append(star.find_ancestor(exp.Select))
 
     def of(self, reference: Reference, fields: Sequence[Field]) -> tuple[str, ...] | None:
         alias, own = fold(reference.alias), _select_of(reference)
-        if any(select is own and of in {"", alias} for select, of in self._stars):
+        if alias in self._starred or any(one is own for one in self._selects):
             return None
         return tuple(one.name for one in fields if self._may_name(alias, fold(one.name)))
 
