@@ -22,7 +22,8 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.spark.local_tables import Local
 from leasehold.spark.reader import Asked, fields_of
-from leasehold.spark.tables import read_table, read_view, temporary_names
+from leasehold.spark.session_kinds import select_over
+from leasehold.spark.tables import read_table, read_view
 from leasehold.sql.binder import words
 from leasehold.sql.pushdown import ALL, ReadNeeds, needed
 from leasehold.sql.references import Reference, SparkSelect, rewritten
@@ -111,14 +112,13 @@ class SparkQuery(NamedTuple):
     ) -> DataFrame:
         called = words(map(str, found), SystemEntropy().hex_128())
         names = {place: called[str(place)] for place in found}
-        with temporary_names(self.spark) as give_name:
-            for place, relation in found.items():
-                if isinstance(relation, ViewFacts):
-                    frame = self._view(relation, as_of[place])
-                else:
-                    frame = self._table(relation, as_of[place], wanted[place])
-                give_name(names[place], frame)
-            return self.spark.sql(rewritten(self.select, names))
+        frames = {
+            names[place]: self._view(relation, as_of[place])
+            if isinstance(relation, ViewFacts)
+            else self._table(relation, as_of[place], wanted[place])
+            for place, relation in found.items()
+        }
+        return select_over(self.spark, rewritten(self.select, names), frames)
 
     def _table(self, table: TableFacts, as_of: AsOf | None, wanted: ReadNeeds) -> DataFrame:
         try:

@@ -5,6 +5,7 @@ here it has no SparkContext and no Java. PySpark gives it a class of its own, wi
 `SparkSession` for both.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -15,9 +16,8 @@ from pyspark.sql import functions as F
 PROBED_ROWS: Final = 65_536
 
 
-def is_classic(spark: SparkSession) -> bool:
-    session: object = spark
-    return isinstance(session, SparkSession)
+def is_classic(spark: object) -> bool:
+    return isinstance(spark, SparkSession)
 
 
 def session_id(spark: SparkSession) -> str:
@@ -38,9 +38,8 @@ def select_over(spark: SparkSession, text: str, frames: Mapping[str, DataFrame])
     """The SELECT `text`, with a frame for each word that stands for a table there."""
     if not frames:
         return spark.sql(text)
-    marked = text.replace("{", "{{").replace("}", "}}")
-    for word in frames:
-        marked = marked.replace(word, f"{{{word}}}")
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    marked = re.sub(rf"\b({'|'.join(frames)})\b", r"{\1}", escaped)
     named: dict[str, Any] = dict(frames)
     return spark.sql(marked, **named)
 

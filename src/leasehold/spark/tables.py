@@ -1,7 +1,6 @@
 """Tables and views of a cluster as DataFrames, and as views of Spark."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,7 @@ from leasehold.spark.options import (
     plan_options,
 )
 from leasehold.spark.reader import Asked, fields_of
-from leasehold.spark.session_kinds import cores
+from leasehold.spark.session_kinds import cores, select_over
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
 from leasehold.spark.types import select_fields, spark_schema
@@ -133,35 +132,16 @@ def read_view(
 
     called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
     through = tuple(one.view for one in facts.views)
-    frame: DataFrame | None = None
-    with temporary_names(spark) as give_name:
-        for one in facts.tables:
-            columns = _columns_of(connection, one, through, as_of)
-            read = read_table(
-                spark, connection, one.name, columns, as_of=as_of, local=local, through=through, options=options
-            )
-            give_name(called[one.name], read)
-        for body in facts.views:
-            frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
-            give_name(called[body.name], frame)
-    assert frame is not None, "the view itself is the last of them"
-    return frame
-
-
-@contextmanager
-def temporary_names(spark: SparkSession) -> Generator[Callable[[str, DataFrame], None]]:
-    """Gives names to frames for what Spark reads meanwhile: a frame keeps its sources, so it needs no name later."""
-    given: list[str] = []
-
-    def give_name(name: str, frame: DataFrame) -> None:
-        frame.createOrReplaceTempView(name)
-        given.append(name)
-
-    try:
-        yield give_name
-    finally:
-        for name in given:
-            spark.catalog.dropTempView(name)
+    frames: dict[str, DataFrame] = {}
+    for one in facts.tables:
+        columns = _columns_of(connection, one, through, as_of)
+        frames[called[one.name]] = read_table(
+            spark, connection, one.name, columns, as_of=as_of, local=local, through=through, options=options
+        )
+    for body in facts.views:
+        frame = select_over(spark, written(body.body, called, "spark"), frames)
+        frames[called[body.name]] = frame.toDF(*(column.name for column in body.columns))
+    return frames[called[facts.views[-1].name]]
 
 
 def _columns_of(

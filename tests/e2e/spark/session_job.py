@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from leasehold.client.cluster import connect
 from leasehold.errors import LeaseholdError
-from leasehold.spark import attach, last_plan, session, table, view
+from leasehold.spark import attach, last_plan, session, sql, table, view
 from leasehold.wire.clock import sleep_ns
 
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
@@ -95,15 +94,21 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     assert numbers(shown) == list(range(100, 200))
     assert shown.first()["word"] == "{a}"
 
+    both = f"SELECT count(*) FROM {name} a JOIN {name}_view USING (a) WHERE a < 150 AND word LIKE '{{%'"
+    assert numbers(sql(spark, both)) == [50]
+    receipt = sql(spark, f"DELETE FROM {name} WHERE a >= 300").first()
+    assert receipt["outcome"] == "COMMITTED", receipt
+    in_a_thread(lambda: sql(spark, f"INSERT INTO {name} SELECT a + 300 FROM {name} WHERE a = 0"))
+    assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]
+    assert numbers(sql(spark, f"SELECT count(*) FROM {name} VERSION AS OF {receipt['revision']}")) == [200]
+
     attach(spark)
     attached = name.replace(".", "_")
     query = f"SELECT count(*) FROM {attached} a JOIN {attached} b ON a.a = b.a"
-    assert numbers(spark.sql(query)) == [200]
-    in_a_thread(lambda: spark.sql(f"INSERT INTO {attached} VALUES (200)"))
     assert numbers(spark.sql(query)) == [201]
-    with connect(credentials=credentials) as connection:
-        connection.sql(f"DELETE FROM {name} WHERE a >= 100")
-        before = connection.status().revision
+    in_a_thread(lambda: spark.sql(f"INSERT INTO {attached} VALUES (200)"))
+    assert numbers(spark.sql(query)) == [202]
+    before = sql(spark, f"DELETE FROM {name} WHERE a >= 100").first()["revision"]
     assert numbers(spark.sql(query)) == [100]
     assert batches(spark, name) > 0
     attach(spark, as_of=before)
