@@ -83,6 +83,13 @@ def literal(value: Any) -> str | None:
             return str(value)
 
 
+def rows_of(found: pa.Table) -> list[str]:
+    """In no order; NaN equals itself and the zeros differ."""
+    columns = [one.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(one.type) else one for one in found.columns]
+    plain = pa.table(columns, names=[str(place) for place in range(len(columns))])
+    return sorted(map(repr, plain.to_pylist()))
+
+
 class DrawnTable:
     """A table to which statements and rows come in turn."""
 

@@ -23,7 +23,7 @@ from leasehold.spark.local_frames import local_frame
 from leasehold.spark.options import plan_options
 from leasehold.spark.types import spark_schema
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.spark.drawn_tables import COMPARISONS, DrawnTable
+from tests.e2e.spark.drawn_tables import COMPARISONS, DrawnTable, rows_of
 from tests.e2e.waiting import files_below
 from tests.few import few
 
@@ -60,13 +60,6 @@ def opened(running: RunningCluster, tmp_path: Path) -> Opened:
         return folders
 
     return link
-
-
-def rows_of(found: pa.Table) -> list[str]:
-    """In no order; NaN equals itself and the zeros differ."""
-    columns = [one.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(one.type) else one for one in found.columns]
-    plain = pa.table(columns, names=[str(place) for place in range(len(columns))])
-    return sorted(map(repr, plain.to_pylist()))
 
 
 def nullable(schema: StructType) -> StructType:

@@ -110,10 +110,14 @@ def test_files_and_flight_answer_the_same(spark: SparkSession, local: bool) -> N
     assert answers(sql(spark, of_cluster(query), local=local)) == of_spark(spark, query)
 
 
-def test_views_and_tables_of_spark_stand_beside_tables(spark: SparkSession) -> None:
+def test_views_and_tables_of_spark_stand_beside_tables(spark: SparkSession, cluster: Cluster) -> None:
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW wanted AS SELECT 'ann' AS name")
     found = sql(spark, "SELECT s.customer, paid FROM Shop.Spent s JOIN wanted ON name = customer")
     assert [tuple(row) for row in found.collect()] == [("ann", 1.5)]
+    spark.sql("CREATE OR REPLACE GLOBAL TEMPORARY VIEW wanted AS SELECT 'bob' AS name")
+    present = cluster.facts("shop.orders").revision
+    then = f"SELECT spent.customer FROM shop.spent VERSION AS OF {present} JOIN global_temp.wanted ON customer = name"
+    assert [tuple(row) for row in sql(spark, then).collect()] == [("bob",)]
     assert sql(spark, "SELECT 1 AS one").collect()[0].one == 1
     with pytest.raises(NotFound, match="no"):
         sql(spark, "SELECT * FROM default.nothing")
