@@ -21,6 +21,9 @@ def become_supervisor(words: list[str]) -> None:
     """Replaces this process by the supervisor of the node or coordinator that these words start. Returns for any other
     command, for the child of a supervisor, and where the kernel tells nobody that a whole process has ended."""
     restart = _restart(words)
+    if restart is not None:
+        # Read where Arrow is loaded. Arrow's own allocator keeps memory for each thread (`wire/memory.py`).
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if restart is None or supervisor.CHANNEL in os.environ or not hasattr(os, "pidfd_open"):
         return
     program = [sys.executable, "-I", "-S", str(Path(supervisor.__file__).resolve()), restart]

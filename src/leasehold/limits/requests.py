@@ -37,6 +37,8 @@ CONNECTIONS_PER_PEER_MAX: Final = 256
 """Of one address to one door of a server with TLS; further ones are closed soon."""
 CALLS_PER_PEER_MAX: Final = 1_024
 """Calls of one address under way at a server with TLS; a further one is answered BUSY."""
+PEERS_CACHED_MAX: Final = 1_024
+"""Addresses of callers that a process has parsed and knows."""
 CONNECTIONS_LOOK_NS: Final = 250 * MILLISECOND_NS
 """How often a server with TLS looks for such connections."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS

@@ -14,10 +14,11 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from leasehold.limits.requests import CONNECTIONS_LOOK_NS, CONNECTIONS_PER_PEER_MAX
+from leasehold.limits.requests import CONNECTIONS_LOOK_NS, CONNECTIONS_PER_PEER_MAX, PEERS_CACHED_MAX
 from leasehold.limits.units import SECOND_NS
 
 _FILES: Final = Path("/proc/self/fd")
@@ -78,8 +79,9 @@ class PeerConnections:
                 self.look()
 
 
+@lru_cache(maxsize=PEERS_CACHED_MAX)
 def peer_of(host: str) -> str:
-    """The peer with this numeric address."""
+    """The peer with this numeric address. Each call asks for it."""
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

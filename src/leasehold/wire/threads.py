@@ -3,14 +3,18 @@
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from leasehold.limits.flight import FLIGHT_CALLS_MAX, FLIGHT_SHUTDOWN_NS
+from leasehold.limits.flight import FLIGHT_CALLS_MAX, FLIGHT_SHUTDOWN_NS, FLIGHT_THREADS_IDLE_MAX
 from leasehold.limits.units import SECOND_NS
 
 T = TypeVar("T")
+_Work: TypeAlias = Callable[[], None]
+_Inbox: TypeAlias = "queue.SimpleQueue[_Work | None]"
+"""Of one thread: its next work, or None at its end."""
 
 
 class OneThread:
@@ -26,12 +30,20 @@ class OneThread:
 
 class ServingThreads(Executor):
     """A pool of FLIGHT_CALLS_MAX threads, which end with the process. For those of the standard library a process waits
-    at its end, but a call that hangs must not keep a node from stopping."""
+    at its end, but a call that hangs must not keep a node from stopping.
+
+    A thread keeps up to 300 KiB of what its calls have freed: its stack, and what the allocators keep for each thread.
+    So work goes to the thread that has worked last, and of the threads without work FLIGHT_THREADS_IDLE_MAX stay.
+    """
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._work: deque[_Work] = deque()
+        """That waits for a thread."""
+        self._idle: list[_Inbox] = []
+        """Of the threads without work."""
+        self._threads: set[threading.Thread] = set()
+        self._is_closed = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Runs `fn` on a thread that waits for work, or on a new one."""
@@ -43,28 +55,49 @@ class ServingThreads(Executor):
             except BaseException as error:  # noqa: BLE001 it belongs to the caller of `result`
                 future.set_exception(error)
 
-        self._work.put(run)
-        if not self._idle.acquire(blocking=False) and len(self._threads) < FLIGHT_CALLS_MAX:
-            thread = threading.Thread(target=self._run, name=f"serving {len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        with self._lock:
+            if self._idle:
+                self._idle.pop().put(run)
+            elif len(self._threads) < FLIGHT_CALLS_MAX:
+                inbox: _Inbox = queue.SimpleQueue()
+                inbox.put(run)
+                thread = threading.Thread(target=self._run, args=[inbox], name="serving", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+            else:
+                self._work.append(run)
         return future
 
     def close(self) -> None:
         """Ends the threads once they have no work; waits for at most FLIGHT_SHUTDOWN_NS in all."""
-        for _ in self._threads:
-            self._work.put(None)
+        with self._lock:
+            self._is_closed = True
+            for inbox in self._idle:
+                inbox.put(None)
+            self._idle.clear()
+            threads = list(self._threads)
 
         def join_all() -> None:
-            for thread in self._threads:
+            for thread in threads:
                 thread.join()
 
         joining = threading.Thread(target=join_all, name="serving ends", daemon=True)
         joining.start()
         joining.join(FLIGHT_SHUTDOWN_NS / SECOND_NS)
 
-    def _run(self) -> None:
-        while (run := self._work.get()) is not None:
+    def _run(self, inbox: _Inbox) -> None:
+        while (run := inbox.get()) is not None:
             run()
             del run
-            self._idle.release()
+            self._go_on(inbox)
+
+    def _go_on(self, inbox: _Inbox) -> None:
+        """Puts into the inbox what waits for a thread, or the thread's end; or nothing, and others will."""
+        with self._lock:
+            if self._work:
+                inbox.put(self._work.popleft())
+            elif self._is_closed or len(self._idle) >= FLIGHT_THREADS_IDLE_MAX:
+                self._threads.remove(threading.current_thread())
+                inbox.put(None)
+            else:
+                self._idle.append(inbox)

@@ -11,11 +11,17 @@ from tests.attacks.ground import TABLE
 
 def writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
     """To write a segment of TABLE; the address of a replica; the schema of the rows."""
+    request, (address, *_), schema = writing_everywhere(cluster)
+    return request, address, schema
+
+
+def writing_everywhere(cluster: Cluster) -> tuple[WriteTicket, list[str], pa.Schema]:
+    """The same with the addresses of all replicas."""
     facts = cluster.facts(TABLE)
     transaction = cluster.new_transaction()
     opened = cluster.open_transaction(facts, transaction)
     bucket = facts.buckets[0]
-    address = next(one.address for one in facts.places if one.node == bucket.replicas[0])
+    of_node = {one.node: one.address for one in facts.places}
     request = WriteTicket(
         cluster_id=facts.cluster_id,
         transaction=transaction,
@@ -26,7 +32,7 @@ def writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
         revision=opened.revision,
         login=cluster.token,
     )
-    return request, address, arrow_schema(facts.fields)
+    return request, [of_node[one] for one in bucket.replicas], arrow_schema(facts.fields)
 
 
 def reading(cluster: Cluster, table: str) -> list[tuple[str, ReadTicket]]:
