@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+import grpc
 import grpc.aio
 
 from leasehold.core.words.codec import decode_message
@@ -30,6 +31,7 @@ from leasehold.limits.requests import (
     REQUESTS_BYTES_MAX,
     REQUESTS_UNREAD_MAX,
 )
+from leasehold.limits.sessions import SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import Threads
@@ -61,8 +63,18 @@ class RequestReader:
         self._threads = threads
         self.peers = peers
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
+        self._sessions = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
         self.held_bytes = 0
         """Of large requests that have not been answered, whether or not they have arrived."""
+
+    async def first(self, context: Any) -> Any:
+        """The first message of a session, or EOF. Until it has come a session is only a call, so one that says nothing
+        costs little. Ends the call if the message does not come in time, or too many others wait."""
+        try:
+            async with self._sessions.wait():
+                return await context.read()
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the session has not begun with a message")
 
     @contextlib.asynccontextmanager
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:

@@ -14,7 +14,7 @@ means that no answer came, so it becomes `Unreachable`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -183,12 +183,12 @@ class Handlers:
             CALLER.set(self._callers.caller(context))
             await self.stream(requests.reading(context), context)
 
-        async def session(frames: Any, context: Any) -> None:
+        async def session(_frames: Any, context: Any) -> None:
             CALLER.set(self._callers.caller(context))
             with requests.peers.counted(calling_peer(context.peer())) as has_room:
                 if not has_room:
                     await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls from this address")
-                await self.session(frames, context)
+                await self.session(requests.first, context)
 
         return grpc.method_handlers_generic_handler(
             SERVICE,
@@ -227,13 +227,14 @@ class Handlers:
         except Exception as fault:  # noqa: BLE001 as in `call`
             yield encode_bounded(failure_of(fault, self._on_fault))
 
-    async def session(self, _requests: Any, context: Any) -> None:
-        """A stream in both directions, read from and written to `context`."""
-        duplex = ServerDuplex(context.peer())
+    async def session(self, read_first: Callable[[Any], Awaitable[Any]] | None, context: Any) -> None:
+        """A stream in both directions, read from and written to `context`. `read_first` reads its first message."""
         await context.send_initial_metadata(())
+        unread = [] if read_first is None else [await read_first(context)]
+        duplex = ServerDuplex(context.peer())
 
         async def read() -> bytes | None:
-            blob = await context.read()
+            blob = unread.pop() if unread else await context.read()
             return None if blob is EOF else blob
 
         async def write(blob: bytes) -> None:

@@ -117,7 +117,8 @@ async def full_coordinator(pki: Path, *, with_tls: bool) -> AsyncIterator[grpc.a
             if number % 2:
                 held.append(one.unary_unary(CALL)(encode(AskStatus())))
             else:
-                held.append(one.stream_stream(SESSION)())
+                held.append(session := one.stream_stream(SESSION)())
+                await session.write(encode(AskStatus()))
         async with asyncio.timeout(60):
             await service.all_begun.wait()
         yield channels[-1]
