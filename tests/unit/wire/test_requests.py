@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+import grpc
 import pytest
 
 from leasehold.core.words.codec import encode
@@ -18,6 +19,7 @@ from leasehold.limits.requests import (
     REQUESTS_BYTES_MAX,
     REQUESTS_UNREAD_MAX,
 )
+from leasehold.limits.sessions import SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
@@ -29,6 +31,10 @@ from leasehold.wire.rpc_client import GrpcTransport
 
 HELD = REQUESTS_BYTES_MAX // REQUEST_BYTES_MAX
 """So many of the largest requests fit into the budget."""
+
+
+class Aborted(Exception):
+    """The server has ended a call with this status."""
 
 
 class Call:
@@ -49,6 +55,9 @@ class Call:
         if not self._ends:
             await asyncio.get_running_loop().create_future()
         return EOF
+
+    async def abort(self, code: grpc.StatusCode, _details: str) -> None:
+        raise Aborted(code)
 
 
 def statement(characters: int) -> Execute:
@@ -196,6 +205,35 @@ def test_one_more_request_that_says_nothing_ends_the_oldest() -> None:
             assert [one.done() for one in silent] == [True] + [False] * REQUESTS_UNREAD_MAX
             assert await read(Call(encode(AskStatus())), requests) == AskStatus(), "whoever speaks is heard"
             assert [one.done() for one in silent] == [True] + [False] * REQUESTS_UNREAD_MAX
+
+    virtually(main)
+
+
+def test_a_session_begins_with_its_first_message_or_its_end() -> None:
+    async def main() -> None:
+        requests = reader()
+        assert await requests.first(Call(b"first", b"second", ends=False)) == b"first"
+        assert await requests.first(Call()) is EOF
+
+    virtually(main)
+
+
+def test_a_session_that_says_nothing_is_given_up_and_one_more_ends_the_oldest() -> None:
+    async def main() -> None:
+        requests = reader()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.TaskGroup() as group:
+            silent = [group.create_task(given_up(requests)) for _ in range(SESSIONS_UNOPENED_MAX + 1)]
+            await silent[0]
+            assert loop.time() == began
+            assert [one.done() for one in silent] == [True] + [False] * SESSIONS_UNOPENED_MAX
+        assert loop.time() - began == SESSION_OPENING_NS / SECOND_NS
+
+    async def given_up(requests: RequestReader) -> None:
+        with pytest.raises(Aborted) as aborted:
+            await requests.first(Call(ends=False))
+        assert aborted.value.args == (grpc.StatusCode.RESOURCE_EXHAUSTED,)
 
     virtually(main)
 

@@ -94,6 +94,7 @@ async def test_a_caller_is_whom_its_certificate_names(pki: Path, holder: str, ca
         await connection.call(AskStatus(), timeout_ns=TIMEOUT_NS)
         assert [one async for one in connection.stream(AskStatus(), timeout_ns=TIMEOUT_NS)] == [AskStatus()]
         session = await connection.session()
+        await session.send(AskStatus())
         assert await session.receive() == WhoAreYou()
         assert callers.seen == [caller] * 3
     finally:
