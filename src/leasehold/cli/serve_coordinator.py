@@ -24,7 +24,7 @@ from leasehold.metastorage.lock import lock_of
 from leasehold.metastorage.sqlite import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.memory import keep_little_memory
+from leasehold.wire.memory import watch_memory
 from leasehold.wire.passwords import Argon2Passwords
 from leasehold.wire.rpc import GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
@@ -44,7 +44,7 @@ async def _coordinator(config: CoordinatorConfig, secrets: Secrets, systemd: Not
     """It listens before the meta storage is open, so that a person can ask what it waits for."""
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     report_callbacks(faults)
-    keep_little_memory()
+    watch_memory()
     clock, opening = BoottimeClock(), OpeningCoordinator()
     server = await serve(config.listen, opening, on_fault=faults.put_nowait, tls=secrets.tls)
 

@@ -41,7 +41,7 @@ from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.memory import keep_little_memory
+from leasehold.wire.memory import keep_little_memory, watch_memory
 from leasehold.wire.ports import Vault
 from leasehold.wire.prepared_call import prepared_answer, prepared_call
 from leasehold.wire.rpc_client import GrpcTransport
@@ -104,6 +104,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
     files.open()
     serve_log = ServeLog(directory / "servelog")
     keep_little_memory()
+    watch_memory()
     flight = NodeFlight(
         published=published,
         files=files,

@@ -54,12 +54,13 @@ SERVICE_NODE_MEMORY: Final = "4G"
 SERVICE_COORDINATOR_MEMORY: Final = "2G"
 LOCAL_COORDINATORS: Final = (1, 3, 5)
 MALLOC_MMAP_BYTES: Final = 8 * 1024 * 1024
-"""A node or coordinator gives a larger block of memory back as soon as it is freed."""
+"""A node gives a larger block of memory back as soon as it is freed."""
 MALLOC_TOP_BYTES: Final = 4 * 1024 * 1024
-"""It keeps so many freed bytes for the threads that share an arena of glibc."""
+"""A node keeps so many freed bytes for the threads that share an arena of glibc."""
 MEMORY_LOOK_NS: Final = SECOND_NS
 """How often a process looks whether it has grown."""
-MEMORY_GROWN_BYTES: Final = 16 * 1024 * 1024
-"""If it has grown by this, it gives back what is free, and again after 1, 2, 4 and more looks."""
+MEMORY_GROWN_BYTES: Final = 32 * 1024 * 1024
+"""If it has grown by this, it gives back what is free, and again after 1, 2, 4 and more looks. It is more than the hash
+of a password takes, which the next login needs again."""
 MEMORY_LOOKS_MAX: Final = 32
 """.. so many at most."""

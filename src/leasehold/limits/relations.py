@@ -86,6 +86,8 @@ assert sessions.SESSION_IDLE_NS > 20 * lease.RENEWAL_INTERVAL_NS
 assert sessions.COORDINATOR_QUIET_NS > 3 * lease.RENEWAL_INTERVAL_NS, "each renewal has an answer"
 assert sessions.SESSION_OPENING_NS < sessions.SESSION_IDLE_NS
 
+assert people.PASSWORD_MEMORY_KIB * 1024 < processes.MEMORY_GROWN_BYTES, "a login gives no memory back"
+
 assert node_disk.SERVE_LOG_FILES_MAX <= node_disk.SERVE_LOG_PIECES_MAX
 assert (
     node_disk.TRASH_FILES_PER_SECOND * replication.RECONCILE_INTERVAL_NS

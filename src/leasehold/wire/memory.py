@@ -32,6 +32,10 @@ def keep_little_memory() -> None:
     with contextlib.suppress(AttributeError):
         _LIBC.mallopt(_M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES)
         _LIBC.mallopt(_M_TRIM_THRESHOLD, MALLOC_TOP_BYTES)
+
+
+def watch_memory() -> None:
+    """Gives freed memory back from now on (`MemoryWatch`)."""
     watch = MemoryWatch(_resident_bytes, give_back_memory)
 
     def look() -> None:
