@@ -51,8 +51,8 @@ FLIGHT_WATCH_NS: Final = 500 * MILLISECOND_NS
 FLIGHT_CALLS_MAX: Final = 2_048
 """Calls that a node serves at once, each on a thread; others are refused. One peer has at most half of them
 (CALLS_PER_PEER_MAX)."""
-FLIGHT_THREADS_IDLE_MAX: Final = 64
-"""Threads that a node keeps for further calls."""
+FLIGHT_THREAD_IDLE_NS: Final = 10 * SECOND_NS
+"""A thread of a node that has had no call for this long ends."""
 FLIGHT_HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
 """Of a schema, or of the description of a batch."""
 FLIGHT_RECEIVED_BYTES_MAX: Final = TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX + 1024

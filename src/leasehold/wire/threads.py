@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeAlias, TypeVar
 
-from leasehold.limits.flight import FLIGHT_CALLS_MAX, FLIGHT_SHUTDOWN_NS, FLIGHT_THREADS_IDLE_MAX
+from leasehold.limits.flight import FLIGHT_CALLS_MAX, FLIGHT_SHUTDOWN_NS, FLIGHT_THREAD_IDLE_NS
 from leasehold.limits.units import SECOND_NS
 
 T = TypeVar("T")
@@ -33,10 +33,11 @@ class ServingThreads(Executor):
     at its end, but a call that hangs must not keep a node from stopping.
 
     A thread keeps up to 300 KiB of what its calls have freed: its stack, and what the allocators keep for each thread.
-    So work goes to the thread that has worked last, and of the threads without work FLIGHT_THREADS_IDLE_MAX stay.
+    So work goes to the thread that has worked last, and a thread without work for `idle_ns` ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, idle_ns: int = FLIGHT_THREAD_IDLE_NS) -> None:
+        self._idle_s = idle_ns / SECOND_NS
         self._lock = threading.Lock()
         self._work: deque[_Work] = deque()
         """That waits for a thread."""
@@ -86,18 +87,24 @@ class ServingThreads(Executor):
         joining.join(FLIGHT_SHUTDOWN_NS / SECOND_NS)
 
     def _run(self, inbox: _Inbox) -> None:
-        while (run := inbox.get()) is not None:
+        while (run := self._next(inbox)) is not None:
             run()
             del run
-            self._go_on(inbox)
+            with self._lock:
+                if self._work:
+                    inbox.put(self._work.popleft())
+                elif self._is_closed:
+                    inbox.put(None)
+                else:
+                    self._idle.append(inbox)
 
-    def _go_on(self, inbox: _Inbox) -> None:
-        """Puts into the inbox what waits for a thread, or the thread's end; or nothing, and others will."""
-        with self._lock:
-            if self._work:
-                inbox.put(self._work.popleft())
-            elif self._is_closed or len(self._idle) >= FLIGHT_THREADS_IDLE_MAX:
-                self._threads.remove(threading.current_thread())
-                inbox.put(None)
-            else:
-                self._idle.append(inbox)
+    def _next(self, inbox: _Inbox) -> _Work | None:
+        try:
+            return inbox.get(timeout=self._idle_s)
+        except queue.Empty:
+            with self._lock:
+                if inbox in self._idle:
+                    self._idle.remove(inbox)
+                    self._threads.remove(threading.current_thread())
+                    return None
+            return inbox.get()  # it has come at the last moment

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold.errors import Refused
-from leasehold.limits.flight import FLIGHT_CALLS_MAX, FLIGHT_THREADS_IDLE_MAX
+from leasehold.limits.flight import FLIGHT_CALLS_MAX
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.ports import Threads
 from leasehold.wire.threads import OneThread, ServingThreads
@@ -61,18 +61,26 @@ def test_each_call_has_a_thread(serving: ServingThreads) -> None:
     assert len(set(Calls(serving, 100).end())) == 100
 
 
-def test_few_threads_stay_after_many_calls(serving: ServingThreads) -> None:
-    calls = Calls(serving, 4 * FLIGHT_THREADS_IDLE_MAX)
-    before = [one for one in threading.enumerate() if one.name == "serving"]
-    assert len(before) == 4 * FLIGHT_THREADS_IDLE_MAX
+def test_threads_without_work_end_after_a_time() -> None:
+    serving = ServingThreads(idle_ns=1_000_000)
+    calls = Calls(serving, 100)
+    threads = [one for one in threading.enumerate() if one.name == "serving"]
+    assert len(threads) == 100
     calls.end()
-    while len(alive := [one for one in before if one.is_alive()]) > FLIGHT_THREADS_IDLE_MAX:
-        alive[-1].join(0.01)
-    assert len(alive) == FLIGHT_THREADS_IDLE_MAX
+    for one in threads:
+        one.join(60)
+    assert not any(one.is_alive() for one in threads)
+    assert serving.submit(lambda: 1).result() == 1
+
+
+def test_no_call_is_lost_to_a_thread_that_ends() -> None:
+    serving = ServingThreads(idle_ns=1_000)
+    for number in range(2_000):
+        assert serving.submit(lambda answer=number: answer).result(60) == number
 
 
 def test_the_thread_that_has_worked_last_works_next(serving: ServingThreads) -> None:
-    Calls(serving, FLIGHT_THREADS_IDLE_MAX).end()
+    Calls(serving, 100).end()
     served = {thread for _ in range(50) for thread in Calls(serving, 1).end()}
     assert len(served) < 10  # a thread that has answered may not be without work yet
 
