@@ -216,7 +216,11 @@ def test_a_statement_comes_from_stdin_too(running: RunningCluster) -> None:
         (["SELECT nope FROM db.trips"], 3, "NO_SUCH_COLUMN"),
         (["SELECT 1 FROM db.tripz"], 3, "did you mean Trips?"),
         (["SELECT id FROM db.trips WHERE"], 3, "BAD_STATEMENT"),
-        (["SELECT id FROM db.trips SORT BY id"], 3, "leasehold.spark.sql(spark, 'SELECT id FROM db.trips SORT BY id').show()"),
+        (
+            ["SELECT id FROM db.trips SORT BY id"],
+            3,
+            "leasehold.spark.sql(spark, 'SELECT id FROM db.trips SORT BY id').show()",
+        ),
         (["SELECT id, count(*) FROM db.trips"], 3, "QUERY_FAILED"),
         (["SELECT 1", "-o", "table", "--to", "x"], 2, "-o csv"),
         (["SELECT 1", "--timeout", "soon"], 2, "--timeout"),

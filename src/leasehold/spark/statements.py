@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegralType,
+    LongType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.insert import field_named
@@ -26,6 +37,7 @@ from leasehold.spark.options import CLUSTER_OPTION
 from leasehold.spark.queries import SparkQuery
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
+from leasehold.spark.types import spark_type
 from leasehold.sql.front import GRAMMAR, Source, read
 from leasehold.sql.insert import InsertQuery, read_insert_query
 from leasehold.sql.kind import StatementKind, kind_of
@@ -108,7 +120,27 @@ def _append(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login:
             hint="name the columns: INSERT INTO database.table (a, b) SELECT ..",
         )
     named = frame.toDF(*(one.name for one in fields))
+    if (
+        frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"
+    ):  # else a cast may change a number and say nothing
+        kinds = zip(named.schema.fields, (spark_type(one.type) for one in fields), strict=True)
+        named = named.withColumns(
+            {of.name: named[f"`{of.name}`"].cast(to) for of, to in kinds if _is_kept(of.dataType, to)}
+        )
     named.write.format(FORMAT).options(**{**login, CLUSTER_OPTION: connection.target}).mode("append").save(facts.name)
+
+
+def _is_kept(kind: DataType, stored: DataType) -> bool:
+    """Whether a cast, as SQL makes it for what is inserted, keeps each number or fails."""
+    match stored:
+        case DoubleType():
+            return isinstance(kind, NumericType)
+        case IntegralType():
+            return isinstance(kind, IntegralType)
+        case DecimalType():
+            return isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and kind.scale <= stored.scale)
+        case _:
+            return False
 
 
 def _check_ours(text: str) -> None:

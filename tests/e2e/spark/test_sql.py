@@ -4,11 +4,12 @@ import datetime as dt
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster
@@ -261,6 +262,30 @@ def test_definitions_answer_their_receipt(spark: SparkSession) -> None:
     assert [one[0] for one in columns] == ["a", "b"]
     sql(spark, "DROP TABLE shop.made")
     assert "made" not in {one[1] for one in sql(spark, "SHOW TABLES IN shop").collect()}
+
+
+def test_numbers_that_are_inserted_take_the_type_of_the_table(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.sql("CREATE TABLE shop.numbers (d DOUBLE, i INT, m DECIMAL(5, 2))")
+    sql(spark, "INSERT INTO shop.numbers SELECT 40.5, 7L, 1")
+    sql(spark, "INSERT INTO shop.numbers (m, d) SELECT 1.5, 2L")
+    rows = sql(spark, "SELECT * FROM shop.numbers ORDER BY d").collect()
+    assert [tuple(row) for row in rows] == [(2.0, None, Decimal("1.50")), (40.5, 7, Decimal("1.00"))]
+    for values, code in (
+        ("1, 3000000000, 1", "CAST_OVERFLOW"),
+        ("1, 1, 1000", "NUMERIC_VALUE_OUT_OF_RANGE"),
+        ("1, 1.5, 1", "ROWS_DO_NOT_FIT"),
+        ("1, 1, 1.001", "ROWS_DO_NOT_FIT"),
+        ("'1', 1, 1", "ROWS_DO_NOT_FIT"),
+    ):
+        with pytest.raises(PySparkException, match=code):
+            sql(spark, f"INSERT INTO shop.numbers SELECT {values}")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        with pytest.raises(PySparkException, match="ROWS_DO_NOT_FIT"):
+            sql(spark, "INSERT INTO shop.numbers SELECT 1.5, 3000000000, 1")
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert sql(spark, "SELECT * FROM shop.numbers").count() == 2
 
 
 @pytest.mark.parametrize(
