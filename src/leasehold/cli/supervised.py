@@ -19,7 +19,9 @@ _SHOWING: Final = frozenset({"--help", "-h", "--standalone"})
 
 def become_supervisor(words: list[str]) -> None:
     """Replaces this process by the supervisor of the node or coordinator that these words start. Returns for any other
-    command, for the child of a supervisor, and where the kernel tells nobody that a whole process has ended."""
+    command, for the child of a supervisor, and where the kernel tells nobody that a whole process has ended.
+
+    It also chooses the allocator of Arrow for such a process, since this is the last place before Arrow is loaded."""
     restart = _restart(words)
     if restart is not None:
         # Read where Arrow is loaded. Arrow's own allocator keeps memory for each thread (`wire/memory.py`).

@@ -32,6 +32,6 @@ LOCAL_PROOF_CALL_NS: Final = SECOND_NS
 LOCAL_FRAMES_LOOK_NS: Final = 10 * SECOND_NS
 """How often a driver of Spark looks which of its frames are not used any more."""
 LOCAL_FRAMES_MANY: Final = LOCAL_OPENS_PER_USER_MAX // 2
-"""From so many frames on, Java is told to collect its garbage, which shows the frames that are not used any more."""
+"""At so many frames the driver has Java collect garbage: only then does it learn which frames nobody uses."""
 LOCAL_ELSEWHERE_NS: Final = 60 * SECOND_NS
 """For how long a reader takes a node for one of another machine."""

@@ -1,8 +1,8 @@
 """Whether the executors of a cluster of Spark can open the files that a node has linked for the driver.
 
-The path of a link holds 128 random bits, so whoever can open it sees the file system of the node. A job tries it once
-for each node. It counts the executors that have answered, since one that is busy takes no task. An executor that comes
-later has proved nothing; so nobody reads files on a cluster without asking for it
+A job opens one link of each node in every executor. The path of a link holds 128 random bits, so it opens on the
+file system of the node alone. A busy executor takes no task, so the job counts those that have answered. An executor
+that comes later has shown nothing. So files are read on a cluster only for callers who ask for it
 (docs/decisions/0063-executors-prove-that-they-see-the-files.md).
 """
 

@@ -7,11 +7,11 @@
 | definitions, DELETE, SHOW, DESCRIBE, INSERT .. VALUES | the cluster, as `leasehold sql` |
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -29,6 +29,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.insert import field_named
 from leasehold.client.past import AsOf
 from leasehold.core.words.messages import Receipt, Rows
+from leasehold.core.words.records import Field
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, BadStatement, Refused
 from leasehold.limits.units import MILLISECOND_NS
@@ -120,14 +121,19 @@ def _append(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login:
             hint="name the columns: INSERT INTO database.table (a, b) SELECT ..",
         )
     named = frame.toDF(*(one.name for one in fields))
-    if (
-        frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"
-    ):  # else a cast may change a number and say nothing
-        kinds = zip(named.schema.fields, (spark_type(one.type) for one in fields), strict=True)
-        named = named.withColumns(
-            {of.name: named[f"`{of.name}`"].cast(to) for of, to in kinds if _is_kept(of.dataType, to)}
-        )
+    if frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true":  # else a cast may change a number silently
+        named = named.withColumns(_casts(named, fields))
     named.write.format(FORMAT).options(**{**login, CLUSTER_OPTION: connection.target}).mode("append").save(facts.name)
+
+
+def _casts(frame: DataFrame, fields: Sequence[Field]) -> dict[str, Column]:
+    """The columns of numbers to which the table gives another type, in that type."""
+    pairs = zip(frame.schema.fields, (spark_type(one.type) for one in fields), strict=True)
+    return {
+        column.name: frame[f"`{column.name}`"].cast(kind)
+        for column, kind in pairs
+        if column.dataType != kind and _is_kept(column.dataType, kind)
+    }
 
 
 def _is_kept(kind: DataType, stored: DataType) -> bool:

@@ -288,6 +288,12 @@ def test_numbers_that_are_inserted_take_the_type_of_the_table(spark: SparkSessio
     assert sql(spark, "SELECT * FROM shop.numbers").count() == 2
 
 
+def test_what_is_inserted_may_hold_no_numbers(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.sql("CREATE TABLE shop.words (word STRING)")
+    sql(spark, "INSERT INTO shop.words SELECT 'a'")
+    assert sql(spark, "SELECT word FROM shop.words").collect()[0]["word"] == "a"
+
+
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
