@@ -121,8 +121,9 @@ def _append(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login:
             hint="name the columns: INSERT INTO database.table (a, b) SELECT ..",
         )
     named = frame.toDF(*(one.name for one in fields))
-    if frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true":  # else a cast may change a number silently
-        named = named.withColumns(_casts(named, fields))
+    keeps = frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"  # else a cast may change a number silently
+    if casts := _casts(named, fields) if keeps else {}:  # Spark Connect refuses an empty dictionary
+        named = named.withColumns(casts)
     named.write.format(FORMAT).options(**{**login, CLUSTER_OPTION: connection.target}).mode("append").save(facts.name)
 
 
