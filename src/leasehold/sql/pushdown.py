@@ -56,6 +56,8 @@ _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 _INTEGER: Final = re.compile(r"[0-9]+", re.ASCII)
 _FRACTION: Final = re.compile(r"[0-9]+\.[0-9]+", re.ASCII)
 _DOUBLE_CHARACTERS_MAX: Final = 16
+_INT_DIGITS: Final = 10
+_BIGINT_DIGITS: Final = 20
 _START: Final = re.compile(r"([^%_\\]+)%")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _INSTANT: Final = re.compile(
@@ -339,15 +341,20 @@ def _number(text: str, kind: str) -> Literal | None:
 
 
 def _is_exact(literals: Sequence[Literal], kind: str) -> bool:
-    """Whether Spark compares a DECIMAL with them in a type that holds all of them."""
+    """Whether Spark compares a DECIMAL with them in a type that holds all of them, else it rounds the column."""
     column = parse_type(kind)
     if not isinstance(column, Decimal):
         return True
     whole, scale = column.precision - column.scale, column.scale
     for one in literals:
         before, _, behind = one.text.removeprefix("-").partition(".")
-        whole, scale = max(whole, len(before)), max(scale, len(behind))
+        whole, scale = max(whole, len(before) if behind else _type_digits(before)), max(scale, len(behind))
     return whole + scale <= DECIMAL_PRECISION_MAX
+
+
+def _type_digits(whole_number: str) -> int:
+    """The digits of the type of a whole number, INT or BIGINT: in a list Spark goes by the type."""
+    return _INT_DIGITS if len(whole_number) < _INT_DIGITS else _BIGINT_DIGITS
 
 
 def _fits(literal: Literal, field: Field) -> bool:

@@ -21,6 +21,7 @@ TYPES = {
     "y": "BOOLEAN",
     "p": "DECIMAL(10,2)",
     "w": "DECIMAL(38,18)",
+    "z": "DECIMAL(38,30)",
     "bin": "BINARY",
 }
 
@@ -32,7 +33,7 @@ def fields(names: str) -> list[Field]:
     ]
 
 
-KNOWN = {"d.t": fields("a b s day at x f y p w bin"), "d.u": fields("a c s"), "e.t": fields("k")}
+KNOWN = {"d.t": fields("a b s day at x f y p w bin z"), "d.u": fields("a c s"), "e.t": fields("k")}
 
 
 def of(text: str) -> dict[int, ReadNeeds]:
@@ -189,6 +190,12 @@ def test_columns_whose_names_occur(text: str, found: list[str | None]) -> None:
         ("p = 1.234", None),
         ("w = 123456789012345678901", None),
         ("w IN (1, 123456789012345678901)", None),
+        # Spark would round the column, to a type that has room for the literal's.
+        ("w > 1.000000000000000000", "`w` > 1.000000000000000000"),
+        ("w > 1.0000000000000000000", None),
+        ("w = 3000000000", "`w` = 3000000000"),
+        ("z IN (1, 2)", None),
+        ("z < 12345678.5", "`z` < 12345678.5"),
         ("s = 1", None),
         ('s = "x"', None),
         (r"s = 'a\tb'", None),
