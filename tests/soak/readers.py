@@ -1,6 +1,7 @@
 """Readers on the machine of the nodes, which open their files themselves (`core/local`), as Spark does."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -29,12 +30,11 @@ def opened(cluster: Cluster, plan: ScanPlan) -> LocalOpen:
 
 
 def files(made: LocalOpen) -> list[Path]:
-    return [
-        path
-        for group in made.folders
-        for folder in group
-        for path in (folder.iterdir() if folder.is_dir() else ())  # it may have ended
-    ]
+    found: list[Path] = []
+    for folder in (folder for group in made.folders for folder in group):
+        with suppress(FileNotFoundError):  # it may end at any moment
+            found += folder.iterdir()
+    return found
 
 
 def keys_of(cluster: Cluster, plan: ScanPlan, name: str) -> tuple[pa.ChunkedArray, int]:
