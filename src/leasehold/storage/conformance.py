@@ -16,10 +16,14 @@ from leasehold.core.words.records import Field, TableRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
+from leasehold.limits.segments import SEGMENT_ROWS_MAX
 from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, field_number, is_plain
 
 REASON_CHARACTERS_MAX: Final = 300
 NAMES_SHOWN: Final = 20
+CAST_VALUE_BYTES: Final = 32
+"""The most that a value of fixed width takes while it is cast: an integer goes through a wide decimal."""
+CAST_BYTES_MAX: Final = 256 * 1024
 
 
 def conform(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
@@ -92,6 +96,14 @@ def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
         if field not in written and not field.nullable and field.initial is None:
             raise _missing(field)
     return written
+
+
+def rows_at_once(schema: pa.Schema, fields: Sequence[Field]) -> int:
+    """How many rows of `schema`, which has the ids of just these `fields`, to give to `realign` at a time. A value may
+    take CAST_VALUE_BYTES while it is cast, and a batch of small ones in memory may have millions of them."""
+    wanted = {one.id: kind for one, kind in zip(fields, arrow_schema(fields).types, strict=True)}
+    cast = sum(one.type != wanted.get(field_number(one)) for one in schema)
+    return max(1, CAST_BYTES_MAX // (CAST_VALUE_BYTES * cast)) if cast else SEGMENT_ROWS_MAX
 
 
 def realign(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:

@@ -143,13 +143,14 @@ LARGE_BATCHES: Final = threading.Lock()
 
 
 @contextmanager
-def reading_batch(data: Data, schema: pa.Schema) -> Generator[pa.RecordBatch]:
+def reading_batch(data: Data, schema: pa.Schema, growth: int = 1) -> Generator[pa.RecordBatch]:
     """The batch, in memory of its own, its buffers aligned. Its sizes hold; its values are not validated.
 
-    Batches over FLIGHT_BATCH_SMALL_BYTES are read one at a time: each may be few bytes until it is decompressed. Raises
-    `Refused`: ROWS_DO_NOT_FIT for what would take more memory than a message may, BAD_MESSAGE.
+    Batches over FLIGHT_BATCH_SMALL_BYTES are read one at a time: each may be few bytes until it is decompressed. So are
+    smaller ones that will take more than that, `growth` times as much. Raises `Refused`: ROWS_DO_NOT_FIT for what would
+    take more memory than a message may, BAD_MESSAGE.
     """
-    is_large = record_batch_bytes(data.header, data.body) > FLIGHT_BATCH_SMALL_BYTES
+    is_large = growth * record_batch_bytes(data.header, data.body) > FLIGHT_BATCH_SMALL_BYTES
     with LARGE_BATCHES if is_large else nullcontext():
         yield _read_batch(data, schema)
         if is_large:

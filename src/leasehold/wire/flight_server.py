@@ -156,6 +156,8 @@ class Incoming:
     def __init__(self, begin: Data, call: _Call) -> None:
         self._begin = begin
         self._call = call
+        self.growth = 1
+        """How many times as much memory as its bytes say a batch takes, once it is in a table's types."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -170,7 +172,7 @@ class Incoming:
                 data = read_data(self._joined(announced_bytes(data.metadata)))
             if not data.header and data.metadata is None:
                 raise malformed("a message without rows and without metadata")
-            with reading_batch(data, self.schema) if data.header else nullcontext() as batch:
+            with reading_batch(data, self.schema, self.growth) if data.header else nullcontext() as batch:
                 yield Sent(batch, data.metadata)
                 del batch  # it may be large, and the next message may be long in coming
 

@@ -17,16 +17,17 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import FlightCaller, WriteTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import LoginToken, SegmentId
-from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX, FLIGHT_WRITES_MAX
+from leasehold.limits.flight import FLIGHT_BATCH_SMALL_BYTES, FLIGHT_MESSAGE_BYTES_MAX, FLIGHT_WRITES_MAX
 from leasehold.wire.flight import CALLER_HEADER, calling, descriptor, writer_to
 from leasehold.wire.flight_codec import BatchWriter, write_field, write_schema
 from tests.attacks.floods.tickets import writing, writing_everywhere
-from tests.attacks.ground import WRITER, Ground
+from tests.attacks.ground import ROOT, WRITER, Ground
 from tests.e2e.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 DO_PUT = "/arrow.flight.protocol.FlightService/DoPut"
+WIDE = "shop.wide"
 STREAMS = FLIGHT_WRITES_MAX
 """To each node: as many as it has places."""
 CONNECTIONS = 4
@@ -114,3 +115,35 @@ def test_compressed_rows_on_many_streams_at_once(ground: Ground, scale: int) -> 
             ended = Counter(pool.map(write, range(COMPRESSED * scale)))
     # The node has taken all rows before it misses the word that these were all.
     assert set(ended) == {"BROKEN_STREAM"}
+
+
+def test_small_numbers_that_become_large_ones_on_many_streams_at_once(ground: Ground, scale: int) -> None:
+    """By a user who may insert into a table that a column was widened in: each value takes 16 times as much in it."""
+    options = flight.FlightCallOptions(
+        timeout=120, write_options=pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=3))
+    )
+    with ground.connect(ROOT) as root:
+        root.sql(f"CREATE TABLE IF NOT EXISTS {WIDE} (d DECIMAL(38,0)) CLUSTERED BY (d) INTO 1 BUCKETS")
+        root.sql(f"GRANT INSERT ON TABLE {WIDE} TO {WRITER[0]}")
+    with ground.connect(WRITER) as cluster, ground.attacked():
+        request, (address, *_), schema = writing_everywhere(cluster, WIDE)
+        small = pa.schema([schema.field(0).with_type(pa.int8())])
+        count = FLIGHT_BATCH_SMALL_BYTES  # the node reads larger batches one at a time
+        values = pa.Array.from_buffers(pa.int8(), count, [None, pa.py_buffer(bytes(count))])
+        rows = pa.RecordBatch.from_arrays([values], schema=small)
+
+        def write(number: int) -> str:
+            try:
+                with calling(address):
+                    one = numbered(request, number)
+                    writer, _ = writer_to(address, ground.tls).do_put(descriptor(one), small, options)
+                    with writer:
+                        writer.write_batch(rows)
+                        writer.done_writing()
+            except LeaseholdError as error:
+                return error.code
+            return "OK"
+
+        with ThreadPoolExecutor(COMPRESSED) as pool:
+            ended = Counter(pool.map(write, range(COMPRESSED * scale)))
+    assert set(ended) == {"BROKEN_STREAM"}  # as above

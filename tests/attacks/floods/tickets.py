@@ -4,9 +4,16 @@ import pyarrow as pa
 
 from leasehold.client.cluster import Cluster
 from leasehold.core.words.messages import ReadTicket, WriteTicket
-from leasehold.ids import SegmentId
+from leasehold.ids import LoginToken, SegmentId
 from leasehold.storage.schema import arrow_schema
 from tests.attacks.ground import TABLE
+
+
+def logged_in(cluster: Cluster) -> LoginToken:
+    """The login of a client, who logs in only with a first question."""
+    cluster.sql("SHOW DATABASES")
+    assert cluster.token is not None
+    return cluster.token
 
 
 def writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
@@ -15,9 +22,9 @@ def writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
     return request, address, schema
 
 
-def writing_everywhere(cluster: Cluster) -> tuple[WriteTicket, list[str], pa.Schema]:
-    """The same with the addresses of all replicas."""
-    facts = cluster.facts(TABLE)
+def writing_everywhere(cluster: Cluster, table: str = TABLE) -> tuple[WriteTicket, list[str], pa.Schema]:
+    """The same with the addresses of all replicas, for any table."""
+    facts = cluster.facts(table)
     transaction = cluster.new_transaction()
     opened = cluster.open_transaction(facts, transaction)
     bucket = facts.buckets[0]

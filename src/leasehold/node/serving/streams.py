@@ -13,7 +13,8 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
-from leasehold.storage.conformance import realign, written_fields
+from leasehold.limits.segments import SEGMENT_ROWS_MAX
+from leasehold.storage.conformance import CAST_VALUE_BYTES, realign, rows_at_once, written_fields
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
@@ -26,17 +27,22 @@ class IncomingRows:
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
+        self._rows_at_once = SEGMENT_ROWS_MAX
 
     def fields(self, table: TableRecord) -> tuple[Field, ...]:
         """The columns of the rows. Raises `Refused` with code ROWS_DO_NOT_FIT."""
-        return tuple(written_fields(self._incoming.schema, table))
+        fields = written_fields(self._incoming.schema, table)
+        self._rows_at_once = rows_at_once(self._incoming.schema, fields)
+        if self._rows_at_once < SEGMENT_ROWS_MAX:
+            self._incoming.growth = CAST_VALUE_BYTES
+        return fields
 
     async def pieces(self) -> AsyncGenerator[pa.RecordBatch | RowsEnd]:
         """The rows, then the client's message that these were all."""
         with closing(iter(self._incoming)) as incoming:
             for sent in incoming:
                 if sent.batch is not None:
-                    for part in parts(sent.batch, FLIGHT_BATCH_BYTES):
+                    for part in self._parts(sent.batch):
                         # A slice would keep the whole batch in memory until the encoder has written it.
                         yield part if part is sent.batch else pa.concat_batches([part])
                         del part
@@ -44,6 +50,15 @@ class IncomingRows:
                 del sent  # frees the batch while the next one is waited for
                 if metadata is not None:
                     yield expect(RowsEnd, metadata)
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in parts that are small also once they are cast."""
+        for part in parts(batch, FLIGHT_BATCH_BYTES):
+            if part.num_rows <= self._rows_at_once:
+                yield part
+                continue
+            for start in range(0, part.num_rows, self._rows_at_once):
+                yield part.slice(start, self._rows_at_once)
 
 
 class ParquetEncoder:
