@@ -38,6 +38,8 @@ FLIGHT_CALLERS_OPENING_MAX: Final = 8
 FLIGHT_CALLERS_WAITING_MAX: Final = 512
 FLIGHT_CALLERS_PATIENCE_NS: Final = 2 * SECOND_NS
 """While others wait, a call without a first message is cancelled after this time."""
+FLIGHT_CALLERS_TURN_NS: Final = 100 * MILLISECOND_NS
+"""The same for one of several calls of a peer, while another peer waits for its first turn."""
 FLIGHT_STRANGERS_OPENING_MAX: Final = 4
 """The same for calls that don't say who calls, and for calls whose ticket the node is deciding on."""
 FLIGHT_STRANGERS_WAITING_MAX: Final = 128

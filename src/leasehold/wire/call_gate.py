@@ -7,7 +7,7 @@ them.
 | a call | until | gives way |
 | --- | --- | --- |
 | waits | there is room inside, and it is the turn of its peer | the oldest of the peer with the most waiting calls, where more than `waiting_max` wait |
-| is read | its first message has come | while others wait, once it has been read for `patience_ns` |
+| is read | its first message has come | while others wait, once it has been read for `patience_ns`; or for `turn_ns`, if its peer has several calls inside and another peer waits that has none |
 | is decided on | the server has taken or refused it | never |
 
 Peers take turns: room goes to the peer with the fewest calls inside, and to its calls in order of arrival.
@@ -39,10 +39,13 @@ class _OpeningCall(NamedTuple):
 class CallGate:
     """Any thread may use it."""
 
-    def __init__(self, *, opening_max: int, waiting_max: int, patience_ns: int, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, *, opening_max: int, waiting_max: int, patience_ns: int, turn_ns: int, now_ns: Callable[[], int]
+    ) -> None:
         self._opening_max = opening_max
         self._waiting_max = waiting_max
         self._patience_ns = patience_ns
+        self._turn_ns = min(turn_ns, patience_ns)
         self._now_ns = now_ns
         self._lock = threading.Lock()
         self._waiting: dict[WatchedCall, _WaitingCall] = {}
@@ -57,8 +60,8 @@ class CallGate:
             if len(self._waiting) > self._waiting_max:
                 self._displace()
         call.at_end(turn.set)
-        while not turn.wait(self._patience_ns / SECOND_NS):
-            self._hurry()
+        while not turn.wait(self._look_ns(peer) / SECOND_NS):
+            self._hurry(peer)
         with self._lock:
             self._waiting.pop(call, None)
             return call in self._inside
@@ -88,13 +91,30 @@ class CallGate:
         oldest = max(self._waiting, key=lambda one: waiting[self._waiting[one].peer])
         self._waiting.pop(oldest).turn.set()
 
-    def _hurry(self) -> None:
-        """Ends calls that keep others waiting."""
-        late_ns = self._now_ns() - self._patience_ns
+    def _look_ns(self, peer: str) -> int:
+        """How long a call that waits leaves the others alone. Only the first calls of a peer look often: a flood is of
+        many calls."""
         with self._lock:
-            slow = [call for call, one in self._inside.items() if one.since_ns <= late_ns][: len(self._waiting)]
+            return self._patience_ns if any(one.peer == peer for one in self._inside.values()) else self._turn_ns
+
+    def _hurry(self, peer: str) -> None:
+        """Ends calls that keep others waiting, and one that keeps this peer from its first turn."""
+        now_ns = self._now_ns()
+        with self._lock:
+            late = [call for call, one in self._inside.items() if one.since_ns <= now_ns - self._patience_ns]
+            slow = late[: len(self._waiting)] or self._in_turn_of(peer, now_ns)
             for call in slow:
                 del self._inside[call]
             self._let_in()
         for call in slow:
             call.cancel()
+
+    def _in_turn_of(self, peer: str, now_ns: int) -> list[WatchedCall]:
+        """The call that has been read for longest of the peer with the most of them, if this one has none inside."""
+        inside = Counter(one.peer for one in self._inside.values())
+        heaviest, count = inside.most_common(1)[0] if inside else (peer, 0)
+        if inside[peer] or count < 2 or all(one.peer != peer for one in self._waiting.values()):
+            return []
+        of_it = [(one.since_ns, call) for call, one in self._inside.items() if one.peer == heaviest]
+        since_ns, call = min(of_it, key=lambda one: one[0])
+        return [call] if since_ns <= now_ns - self._turn_ns else []

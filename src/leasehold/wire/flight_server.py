@@ -19,6 +19,7 @@ from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
+    FLIGHT_CALLERS_TURN_NS,
     FLIGHT_CALLERS_WAITING_MAX,
     FLIGHT_CALLS_MAX,
     FLIGHT_HEADER_BYTES_MAX,
@@ -278,12 +279,14 @@ class _Methods(grpc.GenericRpcHandler):
             opening_max=FLIGHT_CALLERS_OPENING_MAX,
             waiting_max=FLIGHT_CALLERS_WAITING_MAX,
             patience_ns=FLIGHT_CALLERS_PATIENCE_NS,
+            turn_ns=FLIGHT_CALLERS_TURN_NS,
             now_ns=watch.now_ns,
         )
         self._strangers = CallGate(
             opening_max=FLIGHT_STRANGERS_OPENING_MAX,
             waiting_max=FLIGHT_STRANGERS_WAITING_MAX,
             patience_ns=FLIGHT_STRANGERS_PATIENCE_NS,
+            turn_ns=FLIGHT_STRANGERS_PATIENCE_NS,
             now_ns=watch.now_ns,
         )
         self._room = ScanRoom(

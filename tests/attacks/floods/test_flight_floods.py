@@ -33,7 +33,7 @@ from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.wire.flight import CALLER_HEADER, calling, descriptor, ticket, writer_to
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.rpc import CALL
-from tests.attacks.floods.tickets import reading, writing
+from tests.attacks.floods.tickets import logged_in, reading, writing
 from tests.attacks.ground import HONEST, NOBODY, READER, TABLE, WRITER, Ground
 from tests.attacks.unfinished import unfinished_calls
 
@@ -115,7 +115,7 @@ def test_large_first_messages(ground: Ground, scale: int, method: str, size: int
 def test_first_messages_of_hundreds_of_megabytes(ground: Ground, scale: int, has_right: bool) -> None:
     message = write_field(1, bytes(HUGE_BYTES))
     with ground.connect(WRITER if has_right else NOBODY) as cluster, ground.channel(ground.nodes()[0]) as channel:
-        said = [(CALLER_HEADER, encode(FlightCaller(login=cluster.token)))]
+        said = [(CALLER_HEADER, encode(FlightCaller(login=logged_in(cluster))))]
         with ground.attacked():
             for _ in range(scale):
                 assert refused(channel, "DoPut", message, metadata=said) is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -126,7 +126,7 @@ def test_silent_calls_of_a_user_at_another_address(ground: Ground, scale: int) -
     if ground.tls is None:
         pytest.skip("NO OTHER ADDRESS: without TLS all peers are on this machine")
     with ground.connect(READER) as cluster, ground.attacked():
-        said = {CALLER_HEADER: base64.b64encode(encode(FlightCaller(login=cluster.token))).decode()}
+        said = {CALLER_HEADER: base64.b64encode(encode(FlightCaller(login=logged_in(cluster)))).decode()}
         count = CALLS_PER_PEER_MAX + 200
         for _ in range(scale):
             with contextlib.ExitStack() as opened:

@@ -11,7 +11,7 @@ from leasehold.core.words.messages import FlightCaller
 from leasehold.limits.flight import FLIGHT_READS_MAX
 from leasehold.wire.flight import CALLER_HEADER, ticket
 from leasehold.wire.flight_codec import write_field
-from tests.attacks.floods.tickets import reading
+from tests.attacks.floods.tickets import logged_in, reading
 from tests.attacks.ground import READER, ROOT, Ground
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -39,7 +39,7 @@ def large_table(ground: Ground) -> None:
 @pytest.mark.usefixtures("large_table")
 def test_scans_that_nobody_reads(ground: Ground, scale: int) -> None:
     with ground.connect(READER) as cluster, contextlib.ExitStack() as opened, ground.attacked():
-        said = [(CALLER_HEADER, encode(FlightCaller(login=cluster.token)))]
+        said = [(CALLER_HEADER, encode(FlightCaller(login=logged_in(cluster))))]
         count = SCANS if scale == 1 else scale * (FLIGHT_READS_MAX + 4)
         for address, request in reading(cluster, READ):
             blob = write_field(1, ticket(request).ticket)

@@ -9,8 +9,10 @@ from tests.unit.wire.gated_call import GatedCall
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
+from leasehold.wire.clock import sleep_ns
 
 PATIENCE_NS = 10 * MILLISECOND_NS
+TURN_NS = 2 * MILLISECOND_NS
 
 
 class Entering:
@@ -42,7 +44,9 @@ class Ground:
     def __init__(self) -> None:
         self.now_ns = 0
         self.watch = CallWatch()
-        self.gate = CallGate(opening_max=2, waiting_max=3, patience_ns=PATIENCE_NS, now_ns=lambda: self.now_ns)
+        self.gate = CallGate(
+            opening_max=2, waiting_max=3, patience_ns=PATIENCE_NS, turn_ns=TURN_NS, now_ns=lambda: self.now_ns
+        )
 
     def entering(self, peer: str = "") -> Entering:
         return Entering(self.gate, self.watch, peer)
@@ -101,6 +105,21 @@ def test_a_call_that_is_slow_is_cancelled_while_others_wait_and_only_then(ground
     ground.now_ns = PATIENCE_NS
     assert waiting.ended()
     assert [one.call.is_cancelled for one in slow] == [True, False], "no more of them than wait"
+
+
+def test_one_of_several_calls_of_a_peer_gives_way_sooner_to_a_peer_that_has_none_inside(ground: Ground) -> None:
+    slow = ground.inside()
+    of_the_same = ground.entering().start()
+    of_another = ground.entering("another").start()
+    ground.now_ns = TURN_NS
+    assert of_another.ended()
+    assert [one.call.is_cancelled for one in slow] == [True, False]
+    further = ground.entering("another").start()
+    ground.now_ns = PATIENCE_NS - 1
+    third = ground.entering("a third").start()
+    sleep_ns(5 * PATIENCE_NS)
+    assert [one.entered for one in (of_the_same, further, third)] == [None] * 3, "each peer has one inside"
+    assert [one.call.is_cancelled for one in (slow[1], of_another)] == [False, False]
 
 
 def test_a_call_that_is_decided_on_never_gives_way(ground: Ground) -> None:
