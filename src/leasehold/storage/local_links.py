@@ -7,8 +7,8 @@ deleted later. Node and reader both do that, each for itself.
 import os
 import shutil
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -84,8 +84,8 @@ def take_away(folder: Path) -> None:
     try:
         if folder.exists():
             gone.mkdir(mode=0o700, exist_ok=True)
-            with suppress(FileNotFoundError):  # the other side was first
-                folder.rename(gone / folder.name)
+            with _opened(gone) as directory, suppress(FileNotFoundError):  # the other side was first
+                os.rename(folder, folder.name, dst_dir_fd=directory)
     except OSError as error:
         raise Definite(
             f"{folder} can't be taken away: {error.strerror}",
@@ -96,10 +96,19 @@ def take_away(folder: Path) -> None:
 
 def delete(root: Path) -> None:
     """Deletes what was taken away; what can't be deleted now is deleted later."""
+    with suppress(FileNotFoundError, NotADirectoryError), _opened(root / _GONE) as directory:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries]
+        for one in names:
+            shutil.rmtree(one, ignore_errors=True, dir_fd=directory)
+
+
+@contextmanager
+def _opened(gone: Path) -> Generator[int]:
+    """The folder itself. A reader has its path from a node, and must not move or delete anything elsewhere, where a
+    link in its place may lead."""
+    directory = os.open(gone, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with os.scandir(root / _GONE) as entries:
-            gone = [entry.path for entry in entries]
-    except FileNotFoundError:
-        return
-    for one in gone:
-        shutil.rmtree(one, ignore_errors=True)
+        yield directory
+    finally:
+        os.close(directory)
