@@ -73,8 +73,10 @@ class LocalReads:
         await self._links.delete()
 
     def prove(self, request: AskLocalProof) -> LocalProof:
-        """Where the proof is. Reading it needs the rights of the node's own user."""
+        """Where the proof is. Reading it needs the rights of the node's own user. Raises `Fenced`, and
+        `Unauthenticated` to whoever is no user."""
         check_cluster(self._serving, request.cluster_id)
+        _user(request.login, self._requests.guarded(_NOWHERE).view)
         return LocalProof(path=self._links.prove())
 
     async def open(self, request: OpenLocal) -> LocalOpened:

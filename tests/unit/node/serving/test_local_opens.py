@@ -120,6 +120,13 @@ def test_who_may_not_read_the_table_opens_nothing(pair: Cluster) -> None:
     assert left_over(pair) == []
 
 
+def test_who_is_no_user_does_not_hear_where_files_are(pair: Cluster) -> None:
+    settle(pair, right(pair, Right.SELECT))
+    place = pair.facts().places[0]
+    assert refused(LocalNode.at(place, CLUSTER, None, None).proof) == "UNAUTHENTICATED"
+    assert LocalNode.at(place, CLUSTER, None, TOKEN).proof()[0].name == "local"
+
+
 def opening_node(made: Cluster) -> Any:
     """The one that is asked first."""
     probe = opened(made)
