@@ -20,6 +20,7 @@ from leasehold.limits.segments import (
     ROW_GROUP_BYTES,
     ROW_GROUP_BYTES_MIN,
     ROW_GROUP_ROWS,
+    SCAN_FIRST_BYTES_MAX,
     SEGMENT_BYTES_MAX,
     WRITE_ROWS_MAX,
 )
@@ -66,6 +67,8 @@ class SegmentEncoder:
         self._pending_bytes = 0
         self._with_nan: set[int] = set()
         self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
+        self._repeats_strings = any(map(pa.types.is_string, self._schema.types))
+        """Whether it does, or may where the file has not begun."""
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -109,6 +112,8 @@ class SegmentEncoder:
         self._room.add(batch.nbytes)
         self.rows += batch.num_rows
         is_large = self._pending_bytes >= ROW_GROUP_BYTES_MIN and self._room.is_full
+        # A file does not say how long the values of a dictionary are, so a reader may decode a whole row group at once.
+        is_large |= self._pending_bytes >= SCAN_FIRST_BYTES_MAX and self._repeats_strings
         if self._pending_rows >= self._row_group_rows or is_large:
             self._write_row_group()
         elif len(self._pending) > ENCODER_BATCHES_MAX:
@@ -130,6 +135,8 @@ class SegmentEncoder:
 
     def _open(self) -> pq.ParquetWriter:
         schema = pa.schema([one.with_name(name) for one, name in zip(self._schema, self._names, strict=True)])
+        repetitive = self._repetitive()
+        self._repeats_strings = bool(repetitive)
         timestamps = [one.name for one in schema if pa.types.is_timestamp(one.type)]
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -138,7 +145,7 @@ class SegmentEncoder:
             compression="zstd",
             compression_level=1,
             # The stubs say bool; a list of names is documented as well.
-            use_dictionary=self._repetitive(),  # pyright: ignore[reportArgumentType]
+            use_dictionary=repetitive,  # pyright: ignore[reportArgumentType]
             column_encoding=dict.fromkeys(timestamps, "DELTA_BINARY_PACKED") or None,
             write_page_index=True,
             write_page_checksum=True,

@@ -17,6 +17,7 @@ from tests.attacks.ground import READER, ROOT, Ground
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 READ = "shop.read"
+REPEATING = "shop.repeating"
 VALUE_BYTES = 64 * 1024
 VALUES = 512
 DO_GET = "/arrow.flight.protocol.FlightService/DoGet"
@@ -36,12 +37,22 @@ def large_table(ground: Ground) -> None:
         root.table(READ).append(rows)
 
 
-@pytest.mark.usefixtures("large_table")
-def test_scans_that_nobody_reads(ground: Ground, scale: int) -> None:
+@pytest.fixture(scope="module")
+def repeating_table(ground: Ground) -> None:
+    """One small segment of long strings that are all the same: some 64 MiB once they are decoded."""
+    rows = pa.table({"a": range(2 * VALUES), "b": ["r" * VALUE_BYTES] * 2 * VALUES})
+    with ground.connect(ROOT) as root:
+        root.sql(f"CREATE TABLE IF NOT EXISTS {REPEATING} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 1 BUCKETS")
+        root.table(REPEATING).append(rows)
+
+
+@pytest.mark.usefixtures("large_table", "repeating_table")
+@pytest.mark.parametrize("table", [READ, REPEATING])
+def test_scans_that_nobody_reads(ground: Ground, scale: int, table: str) -> None:
     with ground.connect(READER) as cluster, contextlib.ExitStack() as opened, ground.attacked():
         said = [(CALLER_HEADER, encode(FlightCaller(login=logged_in(cluster))))]
         count = SCANS if scale == 1 else scale * (FLIGHT_READS_MAX + 4)
-        for address, request in reading(cluster, READ):
+        for address, request in reading(cluster, table):
             blob = write_field(1, ticket(request).ticket)
             channels = [opened.enter_context(ground.channel(address)) for _ in range(CONNECTIONS)]
             for number in range(count):

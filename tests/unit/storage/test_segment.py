@@ -15,7 +15,7 @@ from leasehold.core.words.records import Field, SegmentFormat
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
-from leasehold.limits.segments import ENCODER_BATCHES_MAX
+from leasehold.limits.segments import ENCODER_BATCHES_MAX, SCAN_FIRST_BYTES_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
 from leasehold.storage.row_room import RowRoom
@@ -362,6 +362,15 @@ def test_encoders_that_together_hold_much_write_smaller_row_groups(monkeypatch: 
         encoder.finish()
         groups.append(pq.ParquetFile(io.BytesIO(b"".join(chunks))).num_row_groups)
     assert groups == [1, 3]
+
+
+def test_a_row_group_of_strings_that_repeat_is_no_larger_than_a_reader_expects(tmp_path: Path) -> None:
+    """A dictionary hides how long they are."""
+    text = [field(1, "t", "STRING")]
+    rows = batch_of(text, [["x" * 100_000] * 40])
+    encode(tmp_path / "s", text, [rows] * 12)
+    assert pq.ParquetFile(tmp_path / "s").num_row_groups > 1
+    assert max(one.nbytes for one in read_segment(tmp_path / "s", text)) <= SCAN_FIRST_BYTES_MAX + rows.nbytes
 
 
 def test_rows_leave_the_room_once_they_are_written_or_dropped() -> None:
