@@ -49,6 +49,8 @@ _OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION)
 """Options that no hint names."""
 
 
+_DIGITS_MAX: Final = 20
+"""Of a revision. Python reads no number of thousands of digits."""
 _OWNER: Final = "owner"
 """What Spark adds to the options of a table of its own catalog, whose other options it loses."""
 _OWN_CATALOG: Final = 'CREATE TABLE .. USING leasehold is for leasehold.spark.sql(spark, "..")'
@@ -116,9 +118,9 @@ def _as_of(revision: str | None, time: str | None) -> AsOf | None:
         return read_time(time, AS_OF_TIMESTAMP_OPTION)
     if revision is None:
         return None
-    if not (revision.isascii() and revision.isdigit()):
+    if not (revision.isascii() and revision.isdigit() and len(revision) <= _DIGITS_MAX):
         raise BadSettings(
-            f"{AS_OF_REVISION_OPTION} is {revision!r}, which is no revision", hint="a revision is a whole number"
+            f"{AS_OF_REVISION_OPTION} is {revision[:40]!r}, which is no revision", hint="a revision is a whole number"
         )
     return int(revision)
 

@@ -29,3 +29,9 @@ def test_a_plan_that_there_is_already_is_an_option():
 def test_a_revision_and_a_time_are_refused_together():
     with pytest.raises(BadSettings, match="asOfRevision and asOfTimestamp"):
         asked({"table": "d.t", **as_of_options(7), **as_of_options(NOON)})
+
+
+@pytest.mark.parametrize("revision", ["-1", "1e9", "9" * 5_000])
+def test_what_is_no_revision_is_refused(revision: str) -> None:
+    with pytest.raises(BadSettings, match="is no revision"):
+        asked({"table": "d.t", "asOfRevision": revision})
