@@ -16,6 +16,7 @@ from leasehold.core.words.records import Field, TableRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
+from leasehold.ids import FieldId
 from leasehold.limits.segments import SEGMENT_ROWS_MAX
 from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, field_number, is_plain
 
@@ -101,7 +102,8 @@ def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
 def rows_at_once(schema: pa.Schema, fields: Sequence[Field]) -> int:
     """How many rows of `schema`, which has the ids of just these `fields`, to give to `realign` at a time. A value may
     take CAST_VALUE_BYTES while it is cast, and a batch of small ones in memory may have millions of them."""
-    wanted = {one.id: kind for one, kind in zip(fields, arrow_schema(fields).types, strict=True)}
+    kinds = zip(fields, arrow_schema(fields).types, strict=True)
+    wanted: dict[FieldId | None, pa.DataType] = {one.id: kind for one, kind in kinds}
     cast = sum(one.type != wanted.get(field_number(one)) for one in schema)
     return max(1, CAST_BYTES_MAX // (CAST_VALUE_BYTES * cast)) if cast else SEGMENT_ROWS_MAX
 
