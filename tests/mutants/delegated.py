@@ -69,7 +69,7 @@ MUTANTS = (
     _mutant(
         "a delegated login that replaces rows",
         "a login to write adds rows, and takes none away",
-        Edit("delegation._is_within", "not replaces", "True"),
+        Edit("delegation._is_within", "(limits.replaces or not takes_rows)", "True"),
         REQUEST,
     ),
     _mutant(

@@ -1,7 +1,7 @@
 """The Python client: one cluster, its statements and its tables."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, cast
@@ -11,6 +11,8 @@ import pyarrow as pa
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators, aborted_on_error
 from leasehold.client.lost import Forgotten, forget_lost
+from leasehold.client.not_written import not_written, writing_nothing
+from leasehold.client.overwrite import Isolation, Overwritten, overwrite
 from leasehold.client.past import AsOf
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
@@ -34,7 +36,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.records import Field, TransactionState, ViewColumn
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Refused, Unreachable
+from leasehold.errors import LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import ApplicationSecret, ObjectId, Revision, StatementId, TransactionId
 from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
 from leasehold.limits.people import LOG_OUT_TIMEOUT_NS
@@ -124,12 +126,19 @@ class Cluster(Coordinators):
         through: tuple[ObjectId, ...] = (),
         transaction: TransactionId | None = None,
         application: bytes = b"",
+        replaces: bool = False,
     ) -> LoggedIn:
         """A login for processes on other machines, to read the table through these views or, with an open
-        `transaction`, to write to it. It does not end with this connection. If the hash of the secret of an
-        `application` is given, the login ends unless `renew_logins` renews it. Only where there are users."""
+        `transaction`, to write to it, and if it `replaces` rows to overwrite it. It does not end with this connection.
+        If the hash of the secret of an `application` is given, the login ends unless `renew_logins` renews it. Only
+        where there are users."""
         request = DelegateLogin(
-            cluster_id=None, table=table, through=through, transaction=transaction, application=application
+            cluster_id=None,
+            table=table,
+            through=through,
+            transaction=transaction,
+            application=application,
+            replaces=replaces,
         )
         return run(self._client.until_answered(self._client.question(request, LoggedIn), self.asking))
 
@@ -264,7 +273,7 @@ class Table:
         cluster = self._cluster.within(timeout)
         # Under an id that was used before, an earlier attempt may have been committed.
         may_be_taken = transaction is not None
-        with _writing_nothing() if transaction is None else contextlib.nullcontext():
+        with writing_nothing() if transaction is None else contextlib.nullcontext():
             facts = cluster.facts(self.name)
             self._check(facts)
             chosen = transaction or cluster.new_transaction()
@@ -272,13 +281,13 @@ class Table:
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
         for pause_ns in (*_pauses_ns(rows), None):
-            unwritten = _writing_nothing() if transaction is None else contextlib.nullcontext()
+            unwritten = writing_nothing() if transaction is None else contextlib.nullcontext()
             with unwritten, aborted_on_error(cluster, facts, chosen):
                 segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
             try:
                 committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
             except Unreachable as error:
-                raise _not_written(error) from error
+                raise not_written(error) from error
             except Refused as error:
                 if error.code != ErrorCode.TOO_FEW_HOLDERS or pause_ns is None:
                     raise
@@ -287,6 +296,29 @@ class Table:
             else:
                 return Appended.by(committed, len(segments))
         raise AssertionError("the last attempt returns or raises")
+
+    def overwrite(
+        self,
+        rows: ArrowStream,
+        where: str | None = None,
+        *,
+        by: str | None = None,
+        isolation: Isolation = "serializable",
+        timeout: float | None = None,
+    ) -> Overwritten:
+        """Puts rows in the place of all rows of the table or, with conditions as in `scan`, of those that fulfil
+        `where`. With a column `by` only those go whose value of it occurs in the new rows. All readers see the old ones
+        or the new ones.
+
+        `isolation` is as in `client.overwrite.Overwrite`, the rest as in `append`. Raises as `append`, and `Refused`:
+        CONFLICT if the replaced rows have changed meanwhile, OUTSIDE_REPLACED for a new row that does not fulfil
+        `where`.
+        """
+        cluster = self._cluster.within(timeout)
+        with writing_nothing():
+            facts = cluster.facts(self.name)
+            self._check(facts)
+        return overwrite(cluster, facts, _batches(rows), conditions(where), isolation, by)
 
     def _check(self, facts: TableFacts) -> None:
         if facts.table != self._id:
@@ -316,20 +348,6 @@ def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:
     if isinstance(rows, pa.RecordBatchReader | QueryResult):
         return cast("Iterable[pa.RecordBatch]", rows)
     return pa.RecordBatchReader.from_stream(rows)
-
-
-@contextlib.contextmanager
-def _writing_nothing() -> Generator[None]:
-    """Makes an indefinite error definite: a write that fails before its commit writes nothing."""
-    try:
-        yield
-    except Indefinite as error:
-        raise _not_written(error) from error
-
-
-def _not_written(error: Indefinite) -> NotWritten:
-    code = error.code if isinstance(error, Unreachable) else Unreachable.default_code
-    return NotWritten(f"nothing was written: {error.text}", code=code, hint=error.hint)
 
 
 class View:

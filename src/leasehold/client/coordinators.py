@@ -37,6 +37,7 @@ from leasehold.core.words.messages import (
     ClusterStatus,
     CommitTransaction,
     Cutoff,
+    FieldFilter,
     Filter,
     Initialise,
     KnownBarrier,
@@ -243,11 +244,11 @@ class Coordinators:
         where: tuple[Filter, ...] = (),
         as_of: AsOf | None = None,
         grouped: bool = False,
+        replaces: bool = False,
     ) -> ScanPlan:
         """Pins a table at its present revision, or `as_of` an earlier one, and its segments; `through` are the views
         that it is read for. For a `rewrite` the plan has the segments that are worth it, and with conditions those that
-        may have such rows; `grouped` as in `core/data/read_groups.py`.
-        """
+        may have such rows; `grouped` as in `core/data/read_groups.py`, `replaces` as in `core/data/replacement.py`."""
         revision, time_us = revision_and_time_us(as_of)
         request = PlanScan(
             cluster_id=None,
@@ -259,6 +260,7 @@ class Coordinators:
             as_of=revision,
             as_of_us=time_us,
             grouped=grouped,
+            replaces=replaces,
         )
         return self._look_up(request, ScanPlan)
 
@@ -303,13 +305,14 @@ class Coordinators:
         replaces: tuple[Replaced, ...] = (),
         deletes: int = 0,
         forgets: bool = False,
+        covers: tuple[FieldFilter, ...] | None = None,
         may_be_taken: bool = False,
     ) -> TransactionFacts:
         """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes, and
         `Unreachable` if no coordinator has taken it. `may_be_taken`: an earlier call may have sent the same.
 
         The segments that it `replaces` go at the same moment; `deletes` is then that of the plan of the rewrite. If it
-        `forgets`, these segments are lost, and nothing takes their place.
+        `forgets`, these segments are lost, and nothing takes their place. `covers` as in `CommitTransaction`.
         """
         request = CommitTransaction(
             cluster_id=cluster_id,
@@ -318,6 +321,7 @@ class Coordinators:
             replaces=replaces,
             deletes=deletes,
             forgets=forgets,
+            covers=covers,
         )
         return run(self._client.resolve(request, self.asking, may_be_taken=may_be_taken))
 

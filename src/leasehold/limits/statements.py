@@ -53,6 +53,8 @@ FILTERS_MAX: Final = 64
 """Conditions on the rows of one scan."""
 FILTER_VALUES_MAX: Final = 1_024
 """Values of all of them together."""
+REPLACED_VALUES_MAX: Final = 10_000
+"""The same of the rows that one write replaces."""
 FILTER_BYTES_MAX: Final = 256 * 1024
 """Of these values, which each ticket of the scan carries."""
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS

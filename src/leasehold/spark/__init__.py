@@ -6,7 +6,7 @@ spark = leasehold.spark.session(cluster="leasehold-data")
 leasehold.spark.table(spark, "nyc.weather", columns=["origin", "temp"]).show()
 leasehold.spark.view(spark, "nyc.windy").show()
 leasehold.spark.sql(spark, "SELECT origin, max(temp) FROM nyc.weather GROUP BY origin").show()
-frame.write.format("leasehold").option("table", "nyc.weather").mode("append").save()
+leasehold.spark.write(frame, "nyc.weather")
 
 It needs the packages of `leasehold[spark]`; without PySpark the import raises `NotInstalled`, which is an ImportError.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leasehold.spark.sessions import session
     from leasehold.spark.statements import sql
     from leasehold.spark.tables import attach, table, view
+    from leasehold.spark.writes import write
 
 _MODULES = {
     "attach": "tables",
@@ -30,8 +31,9 @@ _MODULES = {
     "sql": "statements",
     "table": "tables",
     "view": "tables",
+    "write": "writes",
 }
-__all__ = ["attach", "last_plan", "session", "sql", "table", "view"]
+__all__ = ["attach", "last_plan", "session", "sql", "table", "view", "write"]
 
 for package in ("pyspark", "pandas"):
     if find_spec(package) is None:

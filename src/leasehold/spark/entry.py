@@ -83,11 +83,15 @@ def entry_for(
     application: bytes,
     through: tuple[ObjectId, ...] = (),
     transaction: TransactionId | None = None,
+    replaces: bool = False,
 ) -> ClusterEntry:
-    """For reading the table through these views or, with a transaction, for writing to it; `application` renews it."""
+    """For reading the table through these views or, with a transaction, for writing to it and, if it `replaces` rows,
+    for that; `application` renews it."""
     if cluster.token is None:
         return ClusterEntry(address=cluster.address, tls=cluster.trusted, token=None)
-    login = cluster.delegate(table, through=through, transaction=transaction, application=application)
+    login = cluster.delegate(
+        table, through=through, transaction=transaction, application=application, replaces=replaces
+    )
     shown = None if cluster.tls is None else cluster.tls.now()
     tls = cluster.trusted if shown is None else Tls(authority=shown.authority, roots=shown.roots)
     return ClusterEntry(address=cluster.address, tls=tls, token=login.token, revision=login.revision)

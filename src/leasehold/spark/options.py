@@ -3,12 +3,13 @@
 import base64
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple, cast
 
 from leasehold.client.cluster import conditions
+from leasehold.client.overwrite import ISOLATIONS, Isolation
 from leasehold.client.past import AsOf, read_time
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import ScanPlan
+from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
 from leasehold.ids import ObjectId
@@ -31,6 +32,10 @@ COLUMNS_OPTION: Final = "columns"
 WHERE_OPTION: Final = "where"
 AS_OF_REVISION_OPTION: Final = "asOfRevision"
 AS_OF_TIMESTAMP_OPTION: Final = "asOfTimestamp"
+REPLACE_WHERE_OPTION: Final = "replaceWhere"
+OVERWRITE_MODE_OPTION: Final = "overwriteMode"
+BY_OPTION: Final = "by"
+ISOLATION_OPTION: Final = "isolation"
 
 _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PASSWORD_OPTION, CREDENTIALS_OPTION)
 READING: Final = (
@@ -43,7 +48,15 @@ READING: Final = (
     AS_OF_REVISION_OPTION,
     AS_OF_TIMESTAMP_OPTION,
 )
-WRITING: Final = (*_EVERYWHERE, THROUGH_OPTION, SHARES_OPTION, AS_OF_REVISION_OPTION, AS_OF_TIMESTAMP_OPTION)
+_OVERWRITING: Final = (REPLACE_WHERE_OPTION, OVERWRITE_MODE_OPTION, BY_OPTION, ISOLATION_OPTION)
+WRITING: Final = (
+    *_EVERYWHERE,
+    *_OVERWRITING,
+    THROUGH_OPTION,
+    SHARES_OPTION,
+    AS_OF_REVISION_OPTION,
+    AS_OF_TIMESTAMP_OPTION,
+)
 """A temporary view has one list of options, for both."""
 _OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION)
 """Options that no hint names."""
@@ -76,6 +89,33 @@ def written_table(options: Mapping[str, str]) -> str:
             "rows are added to the present, not to an earlier revision", hint="attach the tables without as_of"
         )
     return table_of(options)
+
+
+class Replacing(NamedTuple):
+    """What a write replaces, as its options say."""
+
+    where: tuple[Filter, ...]
+    isolation: Isolation
+    by: str | None
+
+
+def replacing(options: Mapping[str, str], *, overwrites: bool) -> Replacing | None:
+    """None for a write that adds rows. Raises `BadSettings`, and as `conditions`."""
+    given = next((one for one in _OVERWRITING if options.get(one) is not None), None)
+    if not overwrites:
+        if given is not None:
+            raise BadSettings(f"{given} is for a write that replaces rows", hint='write with mode("overwrite")')
+        return None
+    mode, by = options.get(OVERWRITE_MODE_OPTION, "static"), options.get(BY_OPTION)
+    if mode not in {"static", "dynamic"}:
+        raise BadSettings(f"{OVERWRITE_MODE_OPTION} is {mode!r}", hint="write static or dynamic")
+    if (mode == "dynamic") != (by is not None):
+        raise BadSettings(
+            f"{OVERWRITE_MODE_OPTION} dynamic and {BY_OPTION} go together",
+            hint='add .option("overwriteMode", "dynamic").option("by", "day")',
+        )
+    isolation = options.get(ISOLATION_OPTION, ISOLATIONS[0])
+    return Replacing(conditions(options.get(REPLACE_WHERE_OPTION)), cast("Isolation", isolation), by)
 
 
 def asked(options: Mapping[str, str]) -> Asked:

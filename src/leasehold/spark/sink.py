@@ -14,15 +14,18 @@ Python process that shares nothing with the one that opened the transaction. The
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.overwrite import Overwrite, check_few_values, commit_overwrite, new_rows, prepare_overwrite
 from leasehold.client.threads import of_process
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import StagedSegment, TableFacts
+from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Revision, TransactionId
@@ -33,10 +36,11 @@ log = logging.getLogger(__name__)
 
 
 class StagedByTask(WriterCommitMessage):
-    """What one task staged: encoded `StagedSegment` messages."""
+    """What one task staged: encoded `StagedSegment` messages, and the values by which it replaces rows."""
 
-    def __init__(self, segments: Sequence[bytes]) -> None:
+    def __init__(self, segments: Sequence[bytes], values: Iterable[str]) -> None:
         self.segments = tuple(segments)
+        self.values = frozenset(values)
 
 
 class LeaseholdSink(DataSourceArrowWriter):
@@ -49,31 +53,51 @@ class LeaseholdSink(DataSourceArrowWriter):
         facts: bytes,
         transaction: str,
         revision: int,
+        begun: Overwrite | None = None,
     ) -> None:
         self._entry = entry
         self._encoded_facts = facts
         self._transaction = TransactionId(transaction)
         self._revision = Revision(revision)
+        self._begun = begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
         with readable(facts.name), self._entry.kept(Cluster, known) as cluster:
+            values: set[str] = set()
+            rows = iterator if self._begun is None else new_rows(iterator, facts, self._begun, values)
             # A task may start long after the transaction was opened: nodes may have moved since.
-            segments = cluster.stage(facts, self._transaction, iterator, self._revision)
-            return StagedByTask([encode(segment) for segment in segments])
+            segments = cluster.stage(facts, self._transaction, rows, self._revision)
+            return StagedByTask([encode(segment) for segment in segments], values)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
         facts = self._facts()
         with readable(facts.name), self._entry.connect(Cluster) as cluster:
-            segments = _segments(messages)
-            committed = cluster.commit(facts.cluster_id, self._transaction, segments)
+            staged = _staged(messages)
+            segments = _segments(staged)
+            short = self._committed(cluster, facts, staged, segments)
             cluster.end_login()
-        if committed.segments_short:
+        if short:
             text = "%s: of %d segments just written, %d are still on fewer nodes than the table wants"
-            log.warning(text, facts.name, len(segments), committed.segments_short)
+            log.warning(text, facts.name, len(segments), short)
+
+    def _committed(
+        self, cluster: Cluster, facts: TableFacts, staged: list[StagedByTask], segments: list[StagedSegment]
+    ) -> int:
+        """How many segments are on fewer nodes than the table wants."""
+        if self._begun is None:
+            return cluster.commit(facts.cluster_id, self._transaction, segments).segments_short
+        opened = cluster.open_transaction(facts, self._transaction, may_be_taken=True)
+        if opened.state is TransactionState.COMMITTED:
+            return 0  # what it replaced is gone, so it can't be prepared again
+        values = frozenset[str]().union(*(one.values for one in staged))
+        if self._begun.by is not None:
+            check_few_values(values, self._begun.by)
+        prepared = prepare_overwrite(cluster, facts, self._transaction, self._begun, self._revision, values)
+        return commit_overwrite(cluster, facts, self._transaction, segments, prepared).segments_short
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction, unless it is already committed: then its rows stay."""
@@ -88,13 +112,13 @@ class LeaseholdSink(DataSourceArrowWriter):
         return facts
 
 
-def _segments(messages: Sequence[WriterCommitMessage | None]) -> list[StagedSegment]:
-    segments: list[StagedSegment] = []
-    for message in messages:
-        if not isinstance(message, StagedByTask):
-            raise Refused("a task did not say what it wrote", code=ErrorCode.INCOMPLETE, hint="write the rows again")
-        for blob in message.segments:
-            segment = decode_message(blob)
-            assert isinstance(segment, StagedSegment), "write() made it"
-            segments.append(segment)
-    return segments
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedByTask]:
+    if not all(isinstance(one, StagedByTask) for one in messages):
+        raise Refused("a task did not say what it wrote", code=ErrorCode.INCOMPLETE, hint="write the rows again")
+    return cast("list[StagedByTask]", list(messages))
+
+
+def _segments(staged: Iterable[StagedByTask]) -> list[StagedSegment]:
+    segments = [decode_message(blob) for one in staged for blob in one.segments]
+    assert all(isinstance(one, StagedSegment) for one in segments), "write() made them"
+    return cast("list[StagedSegment]", segments)

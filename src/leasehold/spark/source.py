@@ -17,9 +17,8 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import aborted_on_error
 from leasehold.client.credentials import find_credentials
 from leasehold.client.locate import TARGET_DEFAULT
+from leasehold.client.overwrite import begin_overwrite
 from leasehold.core.words.codec import encode
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
 from leasehold.spark.entry import entry_for, freeze_modules
 from leasehold.spark.errors import readable
 from leasehold.spark.options import (
@@ -27,6 +26,7 @@ from leasehold.spark.options import (
     CREDENTIALS_OPTION,
     PASSWORD_OPTION,
     USER_OPTION,
+    replacing,
     written_table,
 )
 from leasehold.spark.options import asked as asked_by
@@ -43,7 +43,9 @@ class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or host:port of coordinators).
 
     A read takes `columns` (names with commas between them), `where` (conditions, as `client.cluster.Table.scan`), and
-    `asOfRevision` or `asOfTimestamp` (a time in ISO 8601 with its zone).
+    `asOfRevision` or `asOfTimestamp` (a time in ISO 8601 with its zone). A write with mode "overwrite" takes
+    `replaceWhere`, `by` (with `overwriteMode` "dynamic") and `isolation`, which are `where`, `by` and `isolation` of
+    `client.cluster.Table.overwrite`.
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
     $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get a login for this read or write
@@ -80,26 +82,29 @@ class LeaseholdSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
 
-        Raises `Refused`: OVERWRITE, or ROWS_DO_NOT_FIT with every column that does not.
+        Raises `Refused` with code ROWS_DO_NOT_FIT with every column that does not.
         """
         with readable(table := self._table()), self._cluster() as cluster:
-            if overwrite:
-                raise Refused(
-                    "rows can be added to a table, but not replaced",
-                    code=ErrorCode.OVERWRITE,
-                    hint='write with mode("append"), or DROP and CREATE the table first',
-                )
+            replaced = replacing(self.options, overwrites=overwrite)
             facts = cluster.facts(table)
             check_writable(schema, facts.fields, table=facts.name)
+            begun = None if replaced is None else begin_overwrite(cluster, facts.name, *replaced)
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)
             with aborted_on_error(cluster, facts, transaction):
-                entry = entry_for(cluster, facts.table, application=self._application(), transaction=transaction)
+                entry = entry_for(
+                    cluster,
+                    facts.table,
+                    application=self._application(),
+                    transaction=transaction,
+                    replaces=begun is not None,
+                )
             return LeaseholdSink(
                 entry=entry,
                 facts=encode(facts),
                 transaction=transaction,
                 revision=max(opened.revision, entry.revision),
+                begun=begun,
             )
 
     def _asked(self) -> Asked:

@@ -3,7 +3,7 @@
 | statement | what runs it |
 | --- | --- |
 | SELECT | Spark, over a frame for each name of a table or view of the cluster (`spark/queries.py`) |
-| INSERT .. SELECT | Spark, which appends that frame |
+| INSERT .. SELECT | Spark, which writes that frame (`spark/writes.py`) |
 | definitions, DELETE, SHOW, DESCRIBE, INSERT .. VALUES | the cluster, as `leasehold sql` |
 """
 
@@ -37,8 +37,8 @@ from leasehold.spark.local_tables import Local
 from leasehold.spark.options import CLUSTER_OPTION
 from leasehold.spark.queries import SparkQuery
 from leasehold.spark.settings import connected, credentials
-from leasehold.spark.source import FORMAT
 from leasehold.spark.types import spark_type
+from leasehold.spark.writes import Mode, write_frame
 from leasehold.sql.front import GRAMMAR, Source, read
 from leasehold.sql.insert import InsertQuery, read_insert_query
 from leasehold.sql.kind import StatementKind, kind_of
@@ -76,8 +76,9 @@ def sql(
     Names that the cluster does not have are Spark's own. All that a SELECT reads is of one revision. `as_of` is an
     earlier one, and `VERSION AS OF 12` or `TIMESTAMP AS OF '2026-06-15T12:30:00Z'` behind a name is one for that name.
     `local`, `cluster`, `user` and `password` are as in `table`. `INSERT INTO .. SELECT` has written all rows once it
-    returns, and answers an empty frame, as in Spark. A definition answers one row with its outcome. SHOW, DESCRIBE and
-    INSERT .. VALUES answer rows of text.
+    returns, and `INSERT OVERWRITE .. SELECT` has put them in the place of all rows of the table. Both answer an empty
+    frame, as in Spark. A definition answers one row with its outcome. SHOW, DESCRIBE and INSERT .. VALUES answer rows
+    of text.
 
     Raises as `table` and `Cluster.sql`; `BadStatement` for a text that can't be read and for statements of Spark alone,
     `NotFound` for a name that neither has, and Spark's `AnalysisException` for what Spark refuses.
@@ -98,7 +99,7 @@ def sql(
         frame = SparkQuery(spark, connection, select, as_of, local, login).frame()
         if inserted is None:
             return frame
-        _append(connection, frame, inserted, login)
+        _insert(connection, frame, inserted, login)
         return spark.createDataFrame([], StructType([]))
 
 
@@ -109,8 +110,8 @@ def _parsed(source: Source, first: int) -> SparkSelect:
         raise BadStatement(error.text, hint=f"if Spark can read it: {_NAMES_HINT}") from error
 
 
-def _append(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login: Mapping[str, str]) -> None:
-    """Appends the columns of a frame to those that an INSERT names, or to all, in their order. Raises `Refused` with
+def _insert(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login: Mapping[str, str]) -> None:
+    """Writes the columns of a frame to those that an INSERT names, or to all, in their order. Raises `Refused` with
     code COLUMN_COUNT, `NotFound`."""
     facts = connection.facts(str(inserted.table))
     fields = [field_named(one, facts.fields, facts.name) for one in inserted.columns] or list(facts.fields)
@@ -124,7 +125,8 @@ def _append(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login:
     keeps = frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"  # else a cast may change a number silently
     if casts := _casts(named, fields) if keeps else {}:  # Spark Connect refuses an empty dictionary
         named = named.withColumns(casts)
-    named.write.format(FORMAT).options(**{**login, CLUSTER_OPTION: connection.target}).mode("append").save(facts.name)
+    mode: Mode = "overwrite" if inserted.overwrites else "append"
+    write_frame(named, facts.name, mode, {**login, CLUSTER_OPTION: connection.target})
 
 
 def _casts(frame: DataFrame, fields: Sequence[Field]) -> dict[str, Column]:

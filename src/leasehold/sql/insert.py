@@ -26,21 +26,24 @@ class InsertRows:
 
 @dataclass(frozen=True, kw_only=True)
 class InsertQuery:
-    """`columns` as in `InsertRows`; the SELECT begins at the token `first`."""
+    """`columns` as in `InsertRows`; the SELECT begins at the token `first`. If it `overwrites`, its rows take the place
+    of all rows."""
 
     table: TableName
     columns: tuple[str, ...]
+    overwrites: bool
     source: Source
     first: int
 
 
 def read_insert_query(text: str) -> InsertQuery | None:
-    """The INSERT .. SELECT in `text`; None for any other INSERT. Raises as `read_insert`."""
+    """The INSERT .. SELECT in `text`, with INTO or OVERWRITE; None for any other INSERT. Raises as `read_insert`."""
     cursor = Cursor(read(text))
-    table, columns = _target(cursor)
+    overwrites = cursor.ahead(1) == "OVERWRITE"
+    table, columns = _target(cursor, "OVERWRITE" if overwrites else "INTO")
     if cursor.form not in _QUERIES:
         return None
-    return InsertQuery(table=table, columns=columns, source=cursor.source, first=cursor.at)
+    return InsertQuery(table=table, columns=columns, overwrites=overwrites, source=cursor.source, first=cursor.at)
 
 
 def read_insert(text: str) -> InsertRows:
@@ -73,9 +76,9 @@ def read_insert(text: str) -> InsertRows:
     return InsertRows(table=table, columns=columns, rows=tuple(rows))
 
 
-def _target(cursor: Cursor) -> tuple[TableName, tuple[str, ...]]:
+def _target(cursor: Cursor, word: str = "INTO") -> tuple[TableName, tuple[str, ...]]:
     """The table, and the columns that the statement names."""
-    cursor.expect("INSERT", "INTO")
+    cursor.expect("INSERT", word)
     cursor.accept("TABLE")
     table = cursor.table()
     has_columns = cursor.form == "(" and cursor.ahead(1) not in _QUERIES

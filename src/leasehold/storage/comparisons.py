@@ -40,9 +40,14 @@ def fulfilled(column: pa.Array, field: Field, operator: str, values: tuple[str, 
 
 def matching(batch: pa.RecordBatch, fields: tuple[Field, ...], where: tuple[FieldFilter, ...]) -> pa.RecordBatch:
     """The rows that fulfil all conditions, of a batch whose first columns these are, with those of the conditions."""
+    return batch.filter(all_fulfilled(batch, fields, where)) if where else batch
+
+
+def all_fulfilled(batch: pa.RecordBatch, fields: tuple[Field, ...], where: tuple[FieldFilter, ...]) -> pa.Array:
+    """Which rows fulfil all conditions, of a batch whose first columns are `fields`, with those of the conditions."""
     places = {field.id: place for place, field in enumerate(fields)}
-    found: list[pa.Array] = []
+    found = [pa.repeat(pa.scalar(True), batch.num_rows)]
     for one in where:
         place = places[one.field.id]
         found.append(fulfilled(batch.column(place), fields[place], one.operator, one.values))
-    return batch.filter(reduce(lambda one, other: pc.call_function("and", [one, other]), found)) if found else batch
+    return reduce(lambda one, other: pc.call_function("and", [one, other]), found)

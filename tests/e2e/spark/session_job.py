@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.errors import LeaseholdError
-from leasehold.spark import attach, last_plan, session, sql, table, view
+from leasehold.spark import attach, last_plan, session, sql, table, view, write
 from leasehold.wire.clock import sleep_ns
 
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
@@ -25,10 +25,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
 }
 BATCHES = 3
-
-
-def write(frame: DataFrame, name: str) -> None:
-    frame.write.format("leasehold").option("table", name).mode("append").save()
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -99,6 +95,10 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     receipt = sql(spark, f"DELETE FROM {name} WHERE a >= 300").first()
     assert receipt["outcome"] == "COMMITTED", receipt
     in_a_thread(lambda: sql(spark, f"INSERT INTO {name} SELECT a + 300 FROM {name} WHERE a = 0"))
+    assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]
+    write(spark.range(301, 303).selectExpr("id AS a"), name, "overwrite", where="a >= 300 AND a < 310")
+    assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [301, 302]
+    in_a_thread(lambda: write(spark.range(300, 301).selectExpr("id AS a"), name, "overwrite", where="a >= 300"))
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]
     assert numbers(sql(spark, f"SELECT count(*) FROM {name} VERSION AS OF {receipt['revision']}")) == [200]
 

@@ -238,7 +238,8 @@ def test_insert_from_a_select(spark: SparkSession, cluster: Cluster) -> None:
         ("INSERT INTO shop.copies SELECT id FROM shop.orders", "COLUMN_COUNT"),
         ("INSERT INTO shop.copies (idd) SELECT id FROM shop.orders", "NO_SUCH_COLUMN"),
         ("INSERT INTO shop.copies (id, ID) SELECT id, id FROM shop.orders", "DUPLICATE_COLUMN"),
-        ("INSERT OVERWRITE shop.copies SELECT * FROM shop.copies", "BAD_STATEMENT"),
+        ("INSERT OVERWRITE shop.copies VALUES (1, 'x', NULL)", "BAD_STATEMENT"),
+        ("INSERT OVERWRITE shop.copies (id) SELECT id, id FROM shop.orders", "COLUMN_COUNT"),
         ("INSERT INTO shop.copeis SELECT * FROM shop.copies", "NOT_FOUND"),
     ):
         with pytest.raises(LeaseholdError) as caught:

@@ -66,6 +66,26 @@ def test_a_user_writes_and_reads(spark: SparkSession, guarded: RunningCluster) -
     assert sorted(reader(spark, **options(guarded)).load().collect()) == rows
 
 
+def test_rows_are_replaced_by_who_may_drop_them(spark: SparkSession, guarded: RunningCluster, root: Cluster) -> None:
+    given = options(guarded, table="d.other")
+
+    def overwrite(begin: int, end: int, **more: str) -> None:
+        frame = spark.range(begin, end).selectExpr("id AS a")
+        frame.write.format("leasehold").options(**given, **more).mode("overwrite").save()
+
+    with pytest.raises(PySparkException, match="u lacks DROP"):
+        overwrite(0, 5)
+    root.sql("GRANT DROP ON TABLE d.other TO u")
+    try:
+        overwrite(0, 5)
+        overwrite(3, 4, replaceWhere="a >= 3")
+    finally:
+        root.sql("REVOKE DROP ON TABLE d.other FROM u")
+    assert sorted(reader(spark, **given).load().collect()) == [Row(a=number) for number in range(4)]
+    with pytest.raises(PySparkException, match="u lacks DROP"):
+        overwrite(0, 5)
+
+
 def test_nobody_and_a_wrong_password_are_told_so(spark: SparkSession, guarded: RunningCluster) -> None:
     nobody = options(guarded)
     del nobody["user"], nobody["password"]

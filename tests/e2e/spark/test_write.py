@@ -217,18 +217,6 @@ def test_columns_go_by_name_and_a_missing_nullable_one_becomes_null(spark: Spark
     assert [tuple(row) for row in table(spark, "e2e.named").collect()] == [(1, "a", None)]
 
 
-def test_overwriting_is_refused(spark: SparkSession, cluster: Cluster) -> None:
-    cluster.sql("CREATE TABLE e2e.kept (id BIGINT)")
-    append(spark.range(3), "e2e.kept")
-
-    with pytest.raises(
-        AnalysisException, match=r"rows can be added to a table, but not replaced .*\[OVERWRITE\]; write with mode"
-    ):
-        spark.range(5).write.format("leasehold").option("table", "e2e.kept").mode("overwrite").save()
-
-    assert ids(spark, "e2e.kept") == [0, 1, 2]
-
-
 def register(spark: SparkSession, running: RunningCluster, sink: type[LeaseholdSink]) -> str:
     """A source whose sink is of another class; answers its format."""
     kind = sink.__name__

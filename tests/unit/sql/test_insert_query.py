@@ -23,6 +23,14 @@ def test_a_select_behind_the_columns(text: str, columns: tuple[str, ...], select
     assert text[found.source.tokens[found.first].start :] == select
 
 
+@pytest.mark.parametrize("text", ["INSERT OVERWRITE d.t SELECT 1", "insert overwrite table d.t (a) (SELECT 1)"])
+def test_overwrite_is_told(text: str) -> None:
+    found, added = read_insert_query(text), read_insert_query("INSERT INTO d.t SELECT 1")
+    assert found is not None
+    assert added is not None
+    assert (str(found.table), found.overwrites, added.overwrites) == ("d.t", True, False)
+
+
 def test_rows_of_literals_are_none() -> None:
     assert read_insert_query("INSERT INTO d.t (a) VALUES (1)") is None
     assert read_insert("INSERT INTO d.t (a) VALUES (1)").columns == ("a",)
@@ -31,7 +39,8 @@ def test_rows_of_literals_are_none() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "INSERT OVERWRITE d.t SELECT 1",
+        "INSERT OVERWRITE d.t VALUES (1)",
+        "INSERT OVERWRITE INTO d.t SELECT 1",
         "INSERT INTO t SELECT 1",
         "INSERT INTO d.t (a, A) SELECT 1, 2",
         "INSERT INTO d.t PARTITION (a = 1) SELECT 1",

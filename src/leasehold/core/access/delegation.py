@@ -7,8 +7,8 @@ refused: a request that is not in this table has no rule, and so is not for a de
 | request | a login to read | a login to write |
 | --- | --- | --- |
 | the table's facts | of its table | of its table |
-| a plan, a cutoff, a scan | of its table through its views | no |
-| a write transaction: to open again, commit, abort; rows | no | its own, on its table, without replacing rows |
+| a plan, a cutoff, a scan | of its table through its views | no; of its table if it may replace rows |
+| a write transaction: to open again, commit, abort; rows | no | its own, on its table; it replaces rows if it may |
 | any other: statements, questions, other logins | no | no |
 
 What ends the login with which it was asked for (the user's token, certificates off, the password, DROP USER) ends it as
@@ -56,6 +56,8 @@ def check_delegation(request: messages.DelegateLogin, catalog: Catalog) -> None:
         text = f"a login may name {QUERY_TABLES_MAX} views, and the request names {len(request.through)}"
         raise Refused(text, code=ErrorCode.BAD_MESSAGE, hint="read it through fewer views")
     if request.transaction is None:
+        if request.replaces:
+            raise Refused("a login to read can't replace rows", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
         return
     record = catalog.transactions.get(request.transaction)
     if record is None or record.table != request.table or record.state is not TransactionState.OPEN:
@@ -70,14 +72,15 @@ def _is_within(limits: LoginLimits, request: messages.ClientRequest, catalog: Ca
     match request:
         case messages.AskTable(name=name):
             return _is_of(limits, name, catalog)
-        case messages.PlanScan(name=name, through=through):
-            return _is_of(limits, name, catalog) and _reads(limits, limits.table, through)
+        case messages.PlanScan(name=name, through=through, replaces=replaces):
+            may = limits.replaces if replaces else _reads(limits, limits.table, through)
+            return _is_of(limits, name, catalog) and may
         case messages.AgreeCutoff(table=table, through=through):
             return _reads(limits, table, through)
         case messages.OpenTransaction(table=table, transaction=transaction):
             return _writes(limits, table, transaction)
-        case messages.CommitTransaction(transaction=transaction, replaces=replaces):
-            return _writes(limits, limits.table, transaction) and not replaces
+        case messages.CommitTransaction(transaction=transaction, takes_rows=takes_rows):
+            return _writes(limits, limits.table, transaction) and (limits.replaces or not takes_rows)
         case messages.AbortTransaction(transaction=transaction):
             return _writes(limits, limits.table, transaction)
         case _:
@@ -93,7 +96,8 @@ def _is_of(limits: LoginLimits, name: str, catalog: Catalog) -> bool:
 
 
 def _reads(limits: LoginLimits, table: ObjectId, through: tuple[ObjectId, ...]) -> bool:
-    return limits.transaction is None and (table, through) == (limits.table, limits.through)
+    may = limits.transaction is None or limits.replaces
+    return may and (table, through) == (limits.table, limits.through)
 
 
 def _writes(limits: LoginLimits, table: ObjectId, transaction: TransactionId) -> bool:

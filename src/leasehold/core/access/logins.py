@@ -100,6 +100,7 @@ def record_delegated_login(
         expires_us=wall_us + DELEGATED_TTL_NS // 1_000 if request.application else last_us,
         application=request.application,
         last_us=last_us if request.application else 0,
+        replaces=request.replaces,
     )
     return _login(
         token,

@@ -29,6 +29,8 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             _check_table(user, _find(name, catalog), catalog)
         case messages.AskView(name=name):
             _check_selected(user, _find(name, catalog), catalog)
+        case messages.PlanScan(name=name, replaces=True):
+            _check_replaced(user, _find(name, catalog), catalog)
         case messages.PlanScan(name=name, through=through):
             _check_selected(user, _find(name, catalog), catalog)
             _check_through(user, through, catalog)
@@ -44,14 +46,16 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
         ):
             _check_selected(user, catalog.tables.get(table), catalog)
             _check_through(user, through, catalog)
+        case messages.DelegateLogin(table=table, replaces=True):
+            _check_replaced(user, catalog.tables.get(table), catalog)
         case messages.OpenTransaction(table=table) | messages.DelegateLogin(table=table):
             _check_appended(user, table, catalog)
-        case messages.CommitTransaction(transaction=transaction, replaces=replaces):
+        case messages.CommitTransaction(transaction=transaction, takes_rows=takes_rows):
             record = catalog.transactions.get(transaction)
             if record is not None:
                 _check_appended(user, record.table, catalog)
-                if replaces and record.table in catalog.tables:
-                    need(user, Right.DROP, path_of(catalog.tables[record.table]), catalog)
+                if takes_rows:
+                    _check_replaced(user, catalog.tables.get(record.table), catalog)
         case messages.RemoveNode() | messages.TransferLeadership() | messages.AskReceipts() | messages.AskBackup():
             need(user, Right.ALTER, (CLUSTER,), catalog)
         case messages.AbortTransaction(transaction=transaction):
@@ -122,3 +126,9 @@ def _check_appended(user: PrincipalRecord, table: ObjectId, catalog: Catalog) ->
     found = catalog.tables.get(table)
     if found is not None:
         need(user, Right.INSERT, path_of(found), catalog)
+
+
+def _check_replaced(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
+    if found is not None:
+        need(user, Right.INSERT, path_of(found), catalog)
+        need(user, Right.DROP, path_of(found), catalog)

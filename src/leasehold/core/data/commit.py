@@ -20,6 +20,7 @@ import msgspec
 from leasehold.core.access.rights import user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
+from leasehold.core.data.replacement import check_covered
 from leasehold.core.data.seals import is_sealed
 from leasehold.core.ddl.origin import Origin, check_same_insert, other_statement
 from leasehold.core.membership.generations import check_generation
@@ -119,6 +120,7 @@ def commit_transaction(
     assert catalog.settings is not None
     _check_segments(request.segments, record, table)
     _check_room(len(request.segments) - len(request.replaces), table, catalog)
+    check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:

@@ -1,6 +1,7 @@
 """The conditions of a scan: bound to the columns of its table, and held against what is known of each segment."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -8,29 +9,41 @@ from leasehold.core.catalog.catalog import field_named
 from leasehold.core.words.bounds import comparable
 from leasehold.core.words.literals import fit
 from leasehold.core.words.messages import FieldFilter, Filter, ReadTicket
-from leasehold.core.words.records import Field, SegmentRecord, TableRecord
+from leasehold.core.words.records import ColumnStatistics, Field, SegmentRecord, TableRecord
 from leasehold.core.words.skipping import may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import FILTER_BYTES_MAX, FILTER_VALUES_MAX, FILTERS_MAX, LITERAL_CHARACTERS_MAX
 
+_OPPOSITE: Final = {
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+    "IS NULL": "IS NOT NULL",
+    "IS NOT NULL": "IS NULL",
+}
+"""By comparison the one that holds for all other values. A NULL fulfils neither."""
 
-def planned_filters(where: tuple[Filter, ...], table: TableRecord) -> tuple[FieldFilter, ...]:
+
+def planned_filters(
+    where: tuple[Filter, ...], table: TableRecord, *, values_max: int = FILTER_VALUES_MAX
+) -> tuple[FieldFilter, ...]:
     """The conditions on the columns of a table. Raises `NotFound`, `Refused` (BAD_VALUE, TOO_MANY_CONDITIONS)."""
-    if not _are_few(where):
+    if not _are_few(where, values_max):
         raise Refused(
             f"{len(where)} conditions with {sum(len(one.values) for one in where)} values",
             code=ErrorCode.TOO_MANY_CONDITIONS,
-            hint=f"write at most {FILTERS_MAX} conditions and {FILTER_VALUES_MAX} values, of {FILTER_BYTES_MAX} bytes; "
+            hint=f"write at most {FILTERS_MAX} conditions and {values_max} values, of {FILTER_BYTES_MAX} bytes; "
             "filter the rows that come",
         )
     return tuple(_planned(one, table) for one in where)
 
 
-def _are_few(where: tuple[Filter, ...]) -> bool:
+def _are_few(where: tuple[Filter, ...], values_max: int) -> bool:
     """Whether a ticket has room for so many conditions and for their values."""
     values = [value.text for one in where for value in one.values]
-    if len(where) > FILTERS_MAX or len(values) > FILTER_VALUES_MAX:
+    if len(where) > FILTERS_MAX or len(values) > values_max:
         return False
     return sum(len(one.encode(errors="replace")) for one in values) <= FILTER_BYTES_MAX
 
@@ -85,13 +98,38 @@ def may_hold(where: tuple[FieldFilter, ...], segments: Iterable[SegmentRecord]) 
     return [one for one in segments if may(one)] if where else list(segments)
 
 
-def are_sound(where: tuple[FieldFilter, ...], fields: tuple[Field, ...]) -> bool:
+def holds_only(where: tuple[FieldFilter, ...], segment: SegmentRecord) -> bool:
+    """Whether all rows of a segment fulfil all conditions, by its statistics."""
+    known = {one.field: one for one in segment.statistics}
+    return not where or (bool(known) and all(_holds_only(one, known.get(one.field.id), segment.rows) for one in where))
+
+
+def _holds_only(where: FieldFilter, known: ColumnStatistics | None, rows: int) -> bool:
+
+    def may(operator: str) -> bool:
+        return may_fulfil(where.field, operator, where.values)(known, rows)
+
+    match where.operator:
+        case "=" | "IN":  # all rows have one value
+            one = known is None or (known.nulls == 0 and known.minimum is not None and known.minimum == known.maximum)
+            return one and may(where.operator)
+        case "IS NULL" | "IS NOT NULL":
+            return not may(_OPPOSITE[where.operator])
+        case "STARTS WITH":
+            return False
+        case _:
+            return not may("IS NULL") and not may(_OPPOSITE[where.operator])
+
+
+def are_sound(
+    where: tuple[FieldFilter, ...], fields: tuple[Field, ...], *, values_max: int = FILTER_VALUES_MAX
+) -> bool:
     """Whether the conditions of a ticket for `fields` are as a leader plans them, within their bounds."""
     kinds = {one.id: one.type for one in fields}
     if any(kinds.setdefault(one.field.id, one.field.type) != one.field.type for one in where):
         return False
     values = [value for one in where for value in one.values]
-    if len(where) > FILTERS_MAX or len(values) > FILTER_VALUES_MAX:
+    if len(where) > FILTERS_MAX or len(values) > values_max:
         return False
     if any(one.operator == "STARTS WITH" and one.field.type != "STRING" for one in where):
         return False

@@ -10,6 +10,7 @@ from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
 from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.data.read_groups import grouped
+from leasehold.core.data.replacement import to_replace
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
@@ -19,7 +20,7 @@ from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
-from leasehold.limits.statements import QUERY_TABLES_MAX
+from leasehold.limits.statements import FILTER_VALUES_MAX, QUERY_TABLES_MAX, REPLACED_VALUES_MAX
 
 
 class PlanLimits(NamedTuple):
@@ -40,7 +41,8 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     check_through(request.through, catalog)
     table = catalog.table(parse_name(request.name))
     fields = chosen_fields(request.columns, table)
-    where = planned_filters(request.where, table)
+    values_max = REPLACED_VALUES_MAX if request.replaces else FILTER_VALUES_MAX
+    where = planned_filters(request.where, table, values_max=values_max)
     segments: list[SegmentRecord] = []
     if request.rewrite:
         segments.extend(worth_rewriting(table, catalog))
@@ -59,14 +61,16 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
         where=where,
         left_out=len(segments) - len(found),
     )
-    if request.grouped and not request.rewrite:
+    if request.replaces:
+        plan = to_replace(plan, found, table, catalog)
+    elif request.grouped and not request.rewrite:
         plan = grouped(plan, found, table, catalog)
     return fitting(plan, table, catalog, limits)
 
 
 def takes_long(request: PlanScan) -> bool:
     """Whether a plan compares all segments with DELETEs or conditions: not on the loop that grants leases."""
-    return request.rewrite or request.grouped or bool(request.where)
+    return request.rewrite or request.replaces or request.grouped or bool(request.where)
 
 
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:

@@ -176,15 +176,8 @@ def worth_rewriting(
 
     Raises `Refused` with code UNDER_WAY while a statement hides something of the table that may come back.
     """
+    check_settled(table, catalog)
     horizon = catalog.horizons.get(table.id)
-    hidden = any(one.state is not UseState.IN_USE for one in catalog.deletes.get(table.id, {}).values())
-    hidden = hidden or any(field.state is not UseState.IN_USE for field in table.fields)
-    if hidden or (horizon is not None and horizon.hidden_us is not None):
-        raise Refused(
-            f"a statement that removes something from {table.name} is running",
-            code=ErrorCode.UNDER_WAY,
-            hint="SHOW PROCEDURES shows it; rewrite the table again when it has ended",
-        )
     horizon_us = None if horizon is None else horizon.horizon_us
     fields = {field.id: field for field in table.fields}
     concerned = [concern(one, fields) for one in catalog.deletes.get(table.id, {}).values()]
@@ -203,6 +196,19 @@ def worth_rewriting(
         return clock is not None and horizon_us is not None and _has_expired(segment, known, clock, horizon_us)
 
     return tuple(islice(filter(is_worth_it, _manifest(table, catalog)), segments_max))
+
+
+def check_settled(table: TableRecord, catalog: Catalog) -> None:
+    """Raises `Refused` with code UNDER_WAY while a statement hides something of the table that may come back."""
+    horizon = catalog.horizons.get(table.id)
+    hidden = any(one.state is not UseState.IN_USE for one in catalog.deletes.get(table.id, {}).values())
+    hidden = hidden or any(field.state is not UseState.IN_USE for field in table.fields)
+    if hidden or (horizon is not None and horizon.hidden_us is not None):
+        raise Refused(
+            f"a statement that removes something from {table.name} is running",
+            code=ErrorCode.UNDER_WAY,
+            hint="SHOW PROCEDURES shows it; try again when it has ended",
+        )
 
 
 def _joined(table: TableRecord, catalog: Catalog) -> frozenset[BucketNumber]:

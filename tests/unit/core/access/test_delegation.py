@@ -63,7 +63,7 @@ from tests.unit.core.access.rights_words import (
     put,
 )
 
-READS, READS_THROUGH, WRITES = (LoginToken(digit * 32) for digit in "abc")
+READS, READS_THROUGH, WRITES, REPLACES = (LoginToken(digit * 32) for digit in "abce")
 ANOTHER = TransactionId("9" * 32)
 APPLICATION = b"a" * 32
 NOW_US = 1_700_000_000_000_000
@@ -79,11 +79,12 @@ def delegated(catalog, token, **fields):
 
 @pytest.fixture(scope="module")
 def all_rights():
-    """Its user may do everything; the three logins to read, to read through a view, and to write."""
+    """Its user may do everything; the logins to read, to read through a view, to write, and to replace rows."""
     catalog = given(one_catalog(), *((right, CLUSTER) for right in (SELECT, INSERT, ALTER, DROP, CREATE)))
     catalog = delegated(catalog, READS)
     catalog = delegated(catalog, READS_THROUGH, through=(VIEW,))
-    return delegated(catalog, WRITES, transaction=TRANSACTION)
+    catalog = delegated(catalog, WRITES, transaction=TRANSACTION)
+    return delegated(catalog, REPLACES, transaction=TRANSACTION, replaces=True)
 
 
 def asks(kind, **fields):
@@ -99,25 +100,29 @@ COMMIT, ABORT = (
     )
 )
 ALLOWED = [
-    (asks(AskTable, name="db.t"), {READS, READS_THROUGH, WRITES}),
-    (asks(AskTable, name="db.gone"), {READS, READS_THROUGH, WRITES}),
+    (asks(AskTable, name="db.t"), {READS, READS_THROUGH, WRITES, REPLACES}),
+    (asks(AskTable, name="db.gone"), {READS, READS_THROUGH, WRITES, REPLACES}),
     (asks(AskTable, name="db.other"), set()),
     (asks(AskTable, name="db.v"), set()),
     (asks(AskView, name="db.v"), set()),
-    (asks(PlanScan, name="db.t", columns=None), {READS}),
+    (asks(PlanScan, name="db.t", columns=None), {READS, REPLACES}),
+    (asks(PlanScan, name="db.t", columns=None, replaces=True), {REPLACES}),
+    (asks(PlanScan, name="db.other", columns=None, replaces=True), set()),
     (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), {READS_THROUGH}),
     (asks(PlanScan, name="db.other", columns=None), set()),
     (asks(PlanQuery, names=("db.t",)), set()),
-    (asks(AgreeCutoff, table=TABLE, query="q"), {READS}),
+    (asks(AgreeCutoff, table=TABLE, query="q"), {READS, REPLACES}),
     (asks(AgreeCutoff, table=TABLE, query="q", through=(VIEW,)), {READS_THROUGH}),
     (asks(AgreeCutoff, table=OTHER, query="q"), set()),
-    (asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1), {WRITES}),
+    (asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1), {WRITES, REPLACES}),
     (asks(OpenTransaction, transaction=TRANSACTION, table=OTHER, schema_version=1), set()),
     (asks(OpenTransaction, transaction=ANOTHER, table=TABLE, schema_version=1), set()),
-    (COMMIT, {WRITES}),
+    (COMMIT, {WRITES, REPLACES}),
     (msgspec.structs.replace(COMMIT, transaction=ANOTHER), set()),
-    (msgspec.structs.replace(COMMIT, replaces=GONE), set()),
-    (ABORT, {WRITES}),
+    (msgspec.structs.replace(COMMIT, replaces=GONE), {REPLACES}),
+    (msgspec.structs.replace(COMMIT, covers=()), {REPLACES}),
+    (msgspec.structs.replace(COMMIT, transaction=ANOTHER, covers=()), set()),
+    (ABORT, {WRITES, REPLACES}),
     (msgspec.structs.replace(ABORT, transaction=ANOTHER), set()),
     (asking(), set()),
     (asking(transaction=TRANSACTION), set()),
@@ -132,7 +137,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize(("request_of", "allowed"), ALLOWED)
 def test_a_delegated_login_is_for_the_rows_of_its_table_alone(all_rights, request_of, allowed):
-    for token in (READS, READS_THROUGH, WRITES):
+    for token in (READS, READS_THROUGH, WRITES, REPLACES):
         request = msgspec.structs.replace(request_of, login=token)
         if token in allowed:
             assert check_request(request, all_rights).id == USER
@@ -142,17 +147,20 @@ def test_a_delegated_login_is_for_the_rows_of_its_table_alone(all_rights, reques
 
 
 def test_a_node_takes_it_for_its_table_its_views_and_its_transaction(all_rights):
-    for token, table, through in ((READS, TABLE, ()), (READS_THROUGH, TABLE, (VIEW,))):
+    for token, table, through in ((READS, TABLE, ()), (READS_THROUGH, TABLE, (VIEW,)), (REPLACES, TABLE, ())):
         check_read(token, table, through, all_rights)
     for token, table, through in (
         (READS, OTHER, ()),
         (READS, TABLE, (VIEW,)),
         (READS_THROUGH, TABLE, ()),
         (WRITES, TABLE, ()),
+        (REPLACES, OTHER, ()),
+        (REPLACES, TABLE, (VIEW,)),
     ):
         with pytest.raises(Forbidden):
             check_read(token, table, through, all_rights)
     check_append(WRITES, TABLE, TRANSACTION, all_rights)
+    check_append(REPLACES, TABLE, TRANSACTION, all_rights)
     for token, table, transaction in (
         (WRITES, OTHER, TRANSACTION),
         (WRITES, TABLE, ANOTHER),
@@ -219,7 +227,7 @@ def test_it_expires_after_a_day(all_rights):
     day_us = LOGIN_TTL_NS // 1_000
     assert delegated_logins_expired(all_rights, NOW_US + day_us - 1) == []
     expired = delegated_logins_expired(all_rights, NOW_US + day_us)
-    assert set(expired) == {hash_secret(one) for one in (READS, READS_THROUGH, WRITES)}
+    assert set(expired) == {hash_secret(one) for one in (READS, READS_THROUGH, WRITES, REPLACES)}
 
 
 def test_that_of_an_application_expires_soon_and_is_renewed_for_a_day(all_rights):

@@ -13,6 +13,7 @@ from leasehold.core.words.messages import (
     AskTable,
     AskView,
     CommitTransaction,
+    DelegateLogin,
     OpenTransaction,
     PlanQuery,
     PlanScan,
@@ -88,6 +89,15 @@ REQUESTS = [
             segments=(),
             replaces=(Replaced(bucket=0, segment=f"{TRANSACTION}-{TRANSACTION}"),),
         ),
+        [(INSERT, TABLE), (DROP, TABLE)],
+    ),
+    (
+        asks(CommitTransaction, transaction=TRANSACTION, segments=(), covers=()),
+        [(INSERT, TABLE), (DROP, TABLE)],
+    ),
+    (asks(PlanScan, name="db.t", columns=None, replaces=True), [(INSERT, TABLE), (DROP, TABLE)]),
+    (
+        asks(DelegateLogin, table=TABLE, transaction=TRANSACTION, replaces=True),
         [(INSERT, TABLE), (DROP, TABLE)],
     ),
     (asks(RemoveNode, name="n1"), [(ALTER, CLUSTER)]),

@@ -56,6 +56,8 @@ class DelegateLogin(ClientRequest, frozen=True, kw_only=True, tag="delegate-logi
     transaction: TransactionId | None = None
     application: bytes = b""
     """The hash of the secret of the application that renews the login; empty for a login that nobody renews."""
+    replaces: bool = False
+    """With a `transaction`: whether it may replace rows, and read the table for that."""
 
 
 class RenewLogins(BaseMessage, frozen=True, kw_only=True, tag="renew-logins/1"):

@@ -177,10 +177,17 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
     """With `replaces`: the newest DELETE that was applied to those rows."""
     forgets: bool = False
     """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
+    covers: tuple["FieldFilter", ...] | None = None
+    """Unless None: no segment but those that it `replaces` may hold a row that fulfils all of these."""
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows that are visible may go."""
+        return bool(self.replaces) or self.covers is not None
 
 
 class Replaced(BaseMessage, frozen=True, kw_only=True, tag="replaced/1"):
-    """A segment that a rewrite replaces."""
+    """A segment that a commit replaces."""
 
     bucket: BucketNumber
     segment: SegmentId
@@ -255,6 +262,8 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Instead of a revision a time, in microseconds since 1970 UTC: the newest revision that was committed by then."""
     grouped: bool = False
     """With the groups of segments whose files can be read alike."""
+    replaces: bool = False
+    """For a commit that replaces the rows of `where`."""
 
 
 class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
@@ -319,7 +328,7 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     fields: tuple[Field, ...]
     segments: tuple[SegmentRecord, ...]
     deletes: int = 0
-    """Of a rewrite: the newest DELETE of the table."""
+    """Of a plan for a commit that replaces segments: the newest DELETE of the table."""
     through: tuple[ObjectId, ...] = ()
     cutoff: Cutoff | None = None
     where: tuple[FieldFilter, ...] = ()
@@ -329,3 +338,5 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """The revision whose columns and segments these are, if an earlier one was asked for."""
     grouped: ReadGroups | None = None
     """If it was asked for, and one message can hold it."""
+    whole: tuple[Replaced, ...] = ()
+    """Of a plan that `replaces` rows: the segments all of whose rows fulfil `where`, which nobody has to read."""

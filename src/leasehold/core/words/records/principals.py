@@ -64,6 +64,8 @@ class LoginLimits(Record, frozen=True, kw_only=True, tag="login-limits/1"):
     """The hash of the secret of the application that renews it; empty without one."""
     last_us: int = 0
     """No renewal lets it expire later than that; 0 without an application."""
+    replaces: bool = False
+    """Whether it may replace rows in its transaction, and read the table for that."""
 
 
 class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):

@@ -1,0 +1,311 @@
+"""Overwriting: new rows take the place of all rows of a table, or of those that fulfil conditions, at one revision.
+
+Rows of the same files that do not fulfil the conditions are kept: they are written anew in the same write transaction.
+What else may have changed meanwhile is decided by two plans and by the commit (`core/data/replacement.py`).
+"""
+
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leasehold.client.coordinators import aborted_on_error
+from leasehold.client.insert import field_named
+from leasehold.client.not_written import not_written, writing_nothing
+from leasehold.client.rewrite import CHANGED
+from leasehold.core.data.replacement import conflict
+from leasehold.core.words.messages import (
+    FieldFilter,
+    Filter,
+    Replaced,
+    ScanPlan,
+    StagedSegment,
+    TableFacts,
+)
+from leasehold.core.words.records import Field
+from leasehold.core.words.statements import Literal as SqlLiteral
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadSettings, NotFound, Refused, Unreachable
+from leasehold.ids import Revision, SegmentId, TransactionId
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
+from leasehold.limits.statements import REPLACED_VALUES_MAX
+from leasehold.limits.upkeep import REWRITE_WAIT_NS
+from leasehold.storage.comparisons import all_fulfilled
+from leasehold.storage.conformance import conform
+from leasehold.wire.clock import sleep_ns
+
+if TYPE_CHECKING:
+    from leasehold.client.cluster import Cluster
+
+Isolation: TypeAlias = Literal["serializable", "snapshot"]
+ISOLATIONS: Final = ("serializable", "snapshot")
+_TEXTS: Final = frozenset({"STRING", "DATE", "TIMESTAMP"})
+"""Types whose values are written as texts."""
+_INEXACT: Final = frozenset({"FLOAT", "DOUBLE", "BINARY"})
+
+
+class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
+    """What a write replaces, as it was when the write began."""
+
+    where: tuple[Filter, ...]
+    """Conditions that the replaced rows fulfil, and the new rows too; none of them means all rows."""
+    filters: tuple[FieldFilter, ...]
+    """The same, on the columns of the table."""
+    isolation: Isolation
+    """With `serializable` no rows that fulfil the conditions may be added or replaced meanwhile. With `snapshot` rows
+    that are added meanwhile stay."""
+    seen: frozenset[SegmentId]
+    """The segments that may hold such rows."""
+    deletes: int
+    by: Field | None = None
+    """If given, the rows are replaced whose value of this column occurs in the new rows, besides the conditions."""
+
+
+class Overwritten(msgspec.Struct, frozen=True, kw_only=True):
+    """An overwrite that is committed."""
+
+    rows: int
+    """How many new rows there are."""
+    rows_kept: int
+    """How many rows that it does not replace were written anew, since they were in the same files."""
+    segments_replaced: int
+    segments_short: int
+    """How many of its segments are on fewer nodes than the table wants."""
+    revision: Revision
+    """The first revision that shows the new rows, and the first without the old ones."""
+
+
+class Prepared(NamedTuple):
+    """All that an overwrite needs for its commit besides the new rows."""
+
+    replaces: tuple[Replaced, ...] = ()
+    deletes: int = 0
+    covers: tuple[FieldFilter, ...] | None = None
+    kept: tuple[StagedSegment, ...] = ()
+
+
+def overwrite(
+    cluster: "Cluster",
+    facts: TableFacts,
+    batches: Iterable[pa.RecordBatch],
+    where: tuple[Filter, ...],
+    isolation: Isolation,
+    by: str | None = None,
+) -> Overwritten:
+    """As `client.cluster.Table.overwrite`."""
+    values: set[str] = set()
+    with writing_nothing():
+        begun = begin_overwrite(cluster, facts.name, where, isolation, by)
+        transaction = cluster.new_transaction()
+        opened = cluster.open_transaction(facts, transaction)
+        with aborted_on_error(cluster, facts, transaction):
+            rows = new_rows(batches, facts, begun, values)
+            staged = cluster.stage(facts, transaction, rows, opened.revision)
+            prepared = prepare_overwrite(cluster, facts, transaction, begun, opened.revision, values)
+    try:
+        return commit_overwrite(cluster, facts, transaction, staged, prepared)
+    except Unreachable as error:
+        raise not_written(error) from error
+
+
+def begin_overwrite(
+    cluster: "Cluster",
+    name: str,
+    where: tuple[Filter, ...],
+    isolation: Isolation = "serializable",
+    by: str | None = None,
+) -> Overwrite:
+    """Pins what is replaced. Raises `NotFound`, `BadSettings`, and `Refused`: UNDER_WAY if statements hide something of
+    the table for REWRITE_WAIT_NS, BAD_SCHEMA for a column `by` that has no exact values, TOO_MANY_SEGMENTS."""
+    if isolation not in ISOLATIONS:
+        raise BadSettings(f"isolation is {isolation!r}", hint=f"write one of {', '.join(ISOLATIONS)}")
+    plan = _planned(cluster, name, where)
+    field = None if by is None else field_named(by, plan.fields, name)
+    if field is not None and field.type in _INEXACT:
+        raise Refused(
+            f"rows can't be replaced by {field.name}, which is {field.type}",
+            code=ErrorCode.BAD_SCHEMA,
+            hint="name a column of whole numbers, texts, days or times",
+        )
+    if field is None:
+        _check_few(_replaced(plan), name)
+    return Overwrite(
+        where=where,
+        filters=plan.where,
+        isolation=isolation,
+        seen=frozenset(one.segment for one in _replaced(plan)),
+        deletes=plan.deletes,
+        by=field,
+    )
+
+
+def prepare_overwrite(
+    cluster: "Cluster",
+    facts: TableFacts,
+    transaction: TransactionId,
+    begun: Overwrite,
+    revision: Revision,
+    values: Iterable[str] = (),
+) -> Prepared:
+    """Stages the rows that the write keeps, in its transaction, opened at `revision`. Call it when all new rows are
+    staged; `values` are those of `begun.by` in them, as `values_of` gives them. Raises `Refused` with code CONFLICT if
+    the replaced rows have changed since it began, and as a scan and an append do."""
+    if begun.by is not None:
+        listed = sorted(set(values))
+        if not listed:
+            return Prepared()  # no new rows, so nothing is replaced
+        kind = "boolean" if begun.by.type == "BOOLEAN" else "string" if begun.by.type in _TEXTS else "number"
+        chosen = tuple(SqlLiteral(kind, one) for one in listed)
+        where = (*begun.where, Filter(column=begun.by.name, operator="IN", values=chosen))
+    else:
+        where = begun.where
+    with _conflicts(facts):
+        plan = _still_there(begun, _planned(cluster, facts.name, where), facts)
+        _check_few(_replaced(plan), facts.name)
+        kept = cluster.stage(plan.facts, transaction, _kept(cluster, plan), max(revision, plan.facts.revision))
+    return Prepared(
+        replaces=_replaced(plan),
+        deletes=plan.deletes,
+        covers=plan.where if begun.isolation == "serializable" else None,
+        kept=kept,
+    )
+
+
+def commit_overwrite(
+    cluster: "Cluster",
+    facts: TableFacts,
+    transaction: TransactionId,
+    staged: Iterable[StagedSegment],
+    prepared: Prepared,
+) -> Overwritten:
+    """Commits the `staged` rows of a transaction in place of those that it replaces. Raises as `prepare_overwrite`, and
+    as an append."""
+    with _conflicts(facts):
+        committed = cluster.commit(
+            facts.cluster_id,
+            transaction,
+            (*staged, *prepared.kept),
+            replaces=prepared.replaces,
+            deletes=prepared.deletes,
+            covers=prepared.covers,
+        )
+    rows_kept = sum(one.rows for one in prepared.kept)
+    return Overwritten(
+        rows=committed.rows - rows_kept,
+        rows_kept=rows_kept,
+        segments_replaced=len(prepared.replaces),
+        segments_short=committed.segments_short,
+        revision=committed.revision,
+    )
+
+
+@contextmanager
+def _conflicts(facts: TableFacts) -> Generator[None]:
+    """Says of what a commit or a scan refuses, because the table has changed, that it is a conflict."""
+    try:
+        yield
+    except Refused as error:
+        if error.code not in CHANGED:
+            raise
+        raise conflict(facts.name, error.text) from error
+
+
+def new_rows(
+    batches: Iterable[pa.RecordBatch], facts: TableFacts, begun: Overwrite, values: set[str]
+) -> Iterator[pa.RecordBatch]:
+    """The new rows as the table has them; `values` gets those of `begun.by`, as text.
+
+    Raises `Refused`: OUTSIDE_REPLACED for a row that does not fulfil the conditions, since the next run would not
+    replace it, BAD_VALUE for NULL in `begun.by`, TOO_MANY_CONDITIONS for too many values of it.
+    """
+    for batch in batches:
+        rows = conform(batch, facts.fields)
+        outside = rows.num_rows - (all_fulfilled(rows, facts.fields, begun.filters).true_count or 0)
+        if outside:
+            raise Refused(
+                f"{outside} of {rows.num_rows} rows do not fulfil the conditions of the rows that they replace",
+                code=ErrorCode.OUTSIDE_REPLACED,
+                hint="filter the new rows by the same conditions, or replace more",
+            )
+        if begun.by is not None:
+            values |= _values_of(rows, facts, begun.by)
+            check_few_values(values, begun.by)
+        yield rows
+
+
+def _values_of(rows: pa.RecordBatch, facts: TableFacts, by: Field) -> frozenset[str]:
+    column = rows.column(next(place for place, one in enumerate(facts.fields) if one.id == by.id))
+    if column.null_count:
+        raise Refused(
+            f"column {by.name} of the new rows has NULLs, and rows are replaced by it",
+            code=ErrorCode.BAD_VALUE,
+            hint="fill them, or leave these rows out",
+        )
+    return frozenset(pc.call_function("unique", [column]).cast(pa.string()).to_pylist())
+
+
+def check_few_values(found: Collection[str], by: Field) -> None:
+    """Raises `Refused` with code TOO_MANY_CONDITIONS."""
+    if len(found) > REPLACED_VALUES_MAX:
+        raise Refused(
+            f"the new rows have more than {REPLACED_VALUES_MAX} values of {by.name}",
+            code=ErrorCode.TOO_MANY_CONDITIONS,
+            hint="replace rows by a coarser column, or give conditions",
+        )
+
+
+def _check_few(replaced: Collection[Replaced], name: str) -> None:
+    if len(replaced) > SEGMENTS_PER_COMMIT_MAX:
+        raise Refused(
+            f"the rows to replace are in {len(replaced)} segments, and one commit takes {SEGMENTS_PER_COMMIT_MAX}",
+            code=ErrorCode.TOO_MANY_SEGMENTS,
+            hint=f"`leasehold rewrite {name}` joins small segments; or replace fewer rows at a time",
+        )
+
+
+def _planned(cluster: "Cluster", name: str, where: tuple[Filter, ...]) -> ScanPlan:
+    """Waits while a statement hides something of the table that may come back."""
+    waited_ns = 0
+    while True:
+        try:
+            return cluster.plan(name, where=where, replaces=True)
+        except Refused as error:
+            if error.code != ErrorCode.UNDER_WAY or waited_ns >= REWRITE_WAIT_NS:
+                raise
+            waited_ns += RETRY_PAUSE_NS
+            sleep_ns(RETRY_PAUSE_NS)
+
+
+def _still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan:
+    """What the write replaces of a later plan. Raises `Refused` with code CONFLICT, `NotFound`."""
+    if plan.facts.table != facts.table:
+        raise NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
+    found = {one.segment for one in _replaced(plan)}
+    # If rows are replaced by a column, more segments were seen than may hold them.
+    if plan.deletes != begun.deletes or (begun.by is None and begun.seen - found):
+        raise conflict(facts.name, "they were replaced or deleted")
+    if found <= begun.seen:
+        return plan
+    if begun.isolation == "serializable":
+        raise conflict(facts.name, "further ones were added")
+    return msgspec.structs.replace(
+        plan,
+        segments=tuple(one for one in plan.segments if one.id in begun.seen),
+        whole=tuple(one for one in plan.whole if one.segment in begun.seen),
+    )
+
+
+def _replaced(plan: ScanPlan) -> tuple[Replaced, ...]:
+    return (*plan.whole, *(Replaced(bucket=one.bucket, segment=one.id) for one in plan.segments))
+
+
+def _kept(cluster: "Cluster", plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan that do not fulfil its conditions."""
+    if not plan.segments:
+        return
+    for batch in cluster.read(msgspec.structs.replace(plan, where=())):
+        yield batch.filter(pc.call_function("invert", [all_fulfilled(batch, plan.fields, plan.where)]))
