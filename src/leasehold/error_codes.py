@@ -30,6 +30,7 @@ class ErrorCode(StrEnum):
     AHEAD_OF_CLUSTER = auto()
     ALIVE_ELSEWHERE = auto()
     ALREADY_EXISTS = auto()
+    AMBIGUOUS = auto()
     BAD_ACTION = auto()
     BAD_ADDRESS = auto()
     BAD_ANSWER = auto()

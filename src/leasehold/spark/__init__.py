@@ -19,6 +19,7 @@ from leasehold.errors import spark_not_installed
 
 if TYPE_CHECKING:
     from leasehold.spark.local_tables import last_plan
+    from leasehold.spark.merges import merge
     from leasehold.spark.sessions import session
     from leasehold.spark.statements import sql
     from leasehold.spark.tables import attach, table, view
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 _MODULES = {
     "attach": "tables",
     "last_plan": "local_tables",
+    "merge": "merges",
     "session": "sessions",
     "sql": "statements",
     "table": "tables",
     "view": "tables",
     "write": "writes",
 }
-__all__ = ["attach", "last_plan", "session", "sql", "table", "view", "write"]
+__all__ = ["attach", "last_plan", "merge", "session", "sql", "table", "view", "write"]
 
 for package in ("pyspark", "pandas"):
     if find_spec(package) is None:

@@ -96,7 +96,7 @@ class _Reading:
         """The column in the type of `field`, which is a later one than that of the files, if it is another."""
         column = self._columns[field.id]
         if column.type is None:
-            return _literal(field.initial, field.type)
+            return literal(field.initial, field.type)
         found = sf.col(f"`{self._name(column)}`")
         if column.is_opaque:
             found = _opaque(found, column.type)
@@ -118,7 +118,7 @@ class _Reading:
 def fulfilled(column: Column, field: Field, operator: str, values: Sequence[str]) -> Column:
     """Whether rows fulfil a condition, as `storage/comparisons.py` decides it; null where a NULL is compared. The
     values are literals of the field's type."""
-    literals = [_literal(one, field.type) for one in values]
+    literals = [literal(one, field.type) for one in values]
     match operator:
         case "IS NULL":
             return column.isNull()
@@ -153,7 +153,7 @@ def _opaque(column: Column, kind: str) -> Column:
             return column * sf.lit(1).cast(spark_type(kind))
 
 
-def _literal(text: str | None, type_text: str) -> Column:
+def literal(text: str | None, type_text: str) -> Column:
     """A literal as `core/words/literals.py` spells it, whatever the settings and the time zone of the session are."""
     kind = spark_type(type_text)
     if text is None:

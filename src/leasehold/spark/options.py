@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NamedTuple, cast
 
-from leasehold.client.cluster import conditions
-from leasehold.client.overwrite import ISOLATIONS, Isolation
+import msgspec
+
+from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.overwrite import ISOLATIONS, Isolation, Overwrite, begin_overwrite
 from leasehold.client.past import AsOf, read_time
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import Filter, ScanPlan
@@ -36,6 +38,8 @@ REPLACE_WHERE_OPTION: Final = "replaceWhere"
 OVERWRITE_MODE_OPTION: Final = "overwriteMode"
 BY_OPTION: Final = "by"
 ISOLATION_OPTION: Final = "isolation"
+BEGUN_OPTION: Final = "begun"
+"""What an overwrite replaces, as it was when its new rows were read, as text; only we set it."""
 
 _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PASSWORD_OPTION, CREDENTIALS_OPTION)
 READING: Final = (
@@ -52,13 +56,14 @@ _OVERWRITING: Final = (REPLACE_WHERE_OPTION, OVERWRITE_MODE_OPTION, BY_OPTION, I
 WRITING: Final = (
     *_EVERYWHERE,
     *_OVERWRITING,
+    BEGUN_OPTION,
     THROUGH_OPTION,
     SHARES_OPTION,
     AS_OF_REVISION_OPTION,
     AS_OF_TIMESTAMP_OPTION,
 )
 """A temporary view has one list of options, for both."""
-_OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION)
+_OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION, BEGUN_OPTION)
 """Options that no hint names."""
 
 
@@ -98,14 +103,20 @@ class Replacing(NamedTuple):
     isolation: Isolation
     by: str | None
 
+    def begin(self, cluster: Cluster, name: str) -> Overwrite:
+        """Raises as `begin_overwrite`."""
+        return begin_overwrite(cluster, name, self.where, self.isolation, self.by)
 
-def replacing(options: Mapping[str, str], *, overwrites: bool) -> Replacing | None:
+
+def replacing(options: Mapping[str, str], *, overwrites: bool) -> Replacing | Overwrite | None:
     """None for a write that adds rows. Raises `BadSettings`, and as `conditions`."""
     given = next((one for one in _OVERWRITING if options.get(one) is not None), None)
     if not overwrites:
         if given is not None:
             raise BadSettings(f"{given} is for a write that replaces rows", hint='write with mode("overwrite")')
         return None
+    if BEGUN_OPTION in options:
+        return msgspec.json.decode(options[BEGUN_OPTION], type=Overwrite)
     mode, by = options.get(OVERWRITE_MODE_OPTION, "static"), options.get(BY_OPTION)
     if mode not in {"static", "dynamic"}:
         raise BadSettings(f"{OVERWRITE_MODE_OPTION} is {mode!r}", hint="write static or dynamic")

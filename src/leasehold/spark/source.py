@@ -17,7 +17,6 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import aborted_on_error
 from leasehold.client.credentials import find_credentials
 from leasehold.client.locate import TARGET_DEFAULT
-from leasehold.client.overwrite import begin_overwrite
 from leasehold.core.words.codec import encode
 from leasehold.spark.entry import entry_for, freeze_modules
 from leasehold.spark.errors import readable
@@ -26,6 +25,7 @@ from leasehold.spark.options import (
     CREDENTIALS_OPTION,
     PASSWORD_OPTION,
     USER_OPTION,
+    Replacing,
     replacing,
     written_table,
 )
@@ -88,7 +88,7 @@ class LeaseholdSource(DataSource):
             replaced = replacing(self.options, overwrites=overwrite)
             facts = cluster.facts(table)
             check_writable(schema, facts.fields, table=facts.name)
-            begun = None if replaced is None else begin_overwrite(cluster, facts.name, *replaced)
+            begun = replaced.begin(cluster, facts.name) if isinstance(replaced, Replacing) else replaced
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)
             with aborted_on_error(cluster, facts, transaction):
