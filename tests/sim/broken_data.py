@@ -5,12 +5,26 @@ from collections import Counter
 import msgspec
 
 from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import FieldFilter
 from leasehold.core.words.records import Step, TransactionState
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.news import LetIn
 from leasehold.testing.vault import VaultStep
+from leasehold.testing.write_news import WriteEnded
 from tests.sim.broken_histories import BROKEN, breaks
-from tests.sim.record_words import PRE_DELETE, counters, field, procedure, segment, statement, table, transaction
+from tests.sim.record_words import (
+    PRE_DELETE,
+    counters,
+    delete,
+    field,
+    hex_128,
+    procedure,
+    segment,
+    segment_id,
+    statement,
+    table,
+    transaction,
+)
 
 __all__ = ["BROKEN"]
 
@@ -95,6 +109,138 @@ def a_scan_that_doubles_a_row(told):
 def a_scan_that_sees_the_future(told):
     one = told.written()
     told.scan({one.id: one.rows}, revision=told.revision - 1)
+
+
+# ---------------------------------------------------------------- writes that replace rows
+
+FROM_5 = (FieldFilter(field=field(1), operator=">=", values=("5",)),)
+LEFT = (0, 1, 2, 3, 4)
+ADDED = (10, 11)
+
+
+def numbered(*rows):
+    return Counter(map(str, rows))
+
+
+def ten_rows(told):
+    """A table with one segment, which has the rows 0 .. 9."""
+    one = told.written()
+    told.wrote(**numbered(*range(10)))
+    return one
+
+
+def overwrites(told, *old, rows=(*LEFT, *ADDED), gone=None):
+    """A write takes the place of the rows from 5 on, in these segments. Its own one, the answer, has these `rows`."""
+    new = msgspec.structs.replace(segment(8, rows=len(rows)), deletes=1)
+    told.keep(new, "n1", "n2")
+    put = {new.id: numbered(*rows)}
+    replaces, kept = frozenset(one.id for one in old), len(rows) - len(ADDED)
+    told.writes(8, numbered(*ADDED), put, where=FROM_5, replaces=replaces, kept=kept)
+    told.commit(transaction(number=8, rows=len(rows)), new, gone=old if gone is None else gone)
+    return new
+
+
+def a_sound_overwrite(told):
+    old = ten_rows(told)
+    before = told.revision
+    new = overwrites(told, old)
+    told.oracle.saw(WriteEnded(transaction=hex_128(8), committed=True))
+    told.scan(numbered(*range(10)), revision=before)
+    told.scan({old.id: 10}, revision=before)
+    told.release(rows=(8, 9))
+    told.scan(numbered(*LEFT, *ADDED))
+    told.scan({new.id: 7})
+    told.release(rows=(4, 10), segment=new.id)
+    # Of a scan that was planned before, a DELETE takes rows of the old segment: its cutoff is later.
+    told.commit(delete(number=2), table())
+    told.scan(numbered(*LEFT, *ADDED) - numbered(3))
+    told.scan(numbered(*range(10)) - numbered(3), revision=before, cutoff=told.revision, deletes=2)
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_leaves_the_old_rows(told):
+    overwrites(told, ten_rows(told), gone=())
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_loses_a_row_that_it_keeps(told):
+    overwrites(told, ten_rows(told), rows=(*LEFT[1:], *ADDED))
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_doubles_a_row_that_it_keeps(told):
+    overwrites(told, ten_rows(told), rows=(0, *LEFT, *ADDED))
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_keeps_a_row_that_it_replaces(told):
+    overwrites(told, ten_rows(told), rows=(*LEFT, 5, *ADDED))
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_brings_a_deleted_row_back(told):
+    old = ten_rows(told)
+    told.commit(delete(), table())
+    overwrites(told, old)
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_leaves_rows_which_were_added_meanwhile(told):
+    old = ten_rows(told)
+    late = segment(9, rows=1)
+    told.keep(late, "n1", "n2")
+    told.writes(9, numbered(12), {late.id: numbered(12)})
+    told.commit(transaction(number=9, rows=1), late)
+    overwrites(told, old)
+
+
+@breaks("INV-WRITE-2")
+def an_overwrite_that_takes_a_segment_which_it_does_not_name(told):
+    old = ten_rows(told)
+    late = segment(9, rows=1)
+    told.keep(late, "n1", "n2")
+    told.writes(9, numbered(12), {late.id: numbered(12)})
+    told.commit(transaction(number=9, rows=1), late)
+    overwrites(told, old, gone=(old, late))
+
+
+@breaks("INV-WRITE-2")
+def a_segment_that_leaves_the_manifest_by_itself(told):
+    told.commit(gone=[told.written()])
+
+
+@breaks("INV-SCAN-1")
+def a_scan_from_before_an_overwrite_that_sees_its_rows(told):
+    old = ten_rows(told)
+    before = told.revision
+    overwrites(told, old)
+    told.scan(numbered(*LEFT, *ADDED), revision=before)
+
+
+@breaks("INV-SCAN-1")
+def a_scan_that_sees_old_rows_beside_those_that_replace_them(told):
+    overwrites(told, ten_rows(told))
+    told.scan(numbered(*range(10), *ADDED))
+
+
+@breaks("INV-WRITE-2")
+def a_batch_of_a_segment_that_is_not_committed(told):
+    ten_rows(told)
+    told.release(rows=(10,), segment=segment_id(8))
+
+
+@breaks("INV-WRITE-2")
+def a_write_told_as_committed_that_is_not(told):
+    ten_rows(told)
+    told.oracle.saw(WriteEnded(transaction=hex_128(8), committed=True))
+    told.step()
+
+
+@breaks("INV-WRITE-2")
+def a_write_that_is_committed_after_its_client_heard_that_it_is_not(told):
+    old = ten_rows(told)
+    told.oracle.saw(WriteEnded(transaction=hex_128(8), committed=False))
+    overwrites(told, old)
 
 
 # ---------------------------------------------------------------- replicas and recovery

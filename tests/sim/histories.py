@@ -31,6 +31,7 @@ from leasehold.testing.news import (
 )
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.vault import VaultStep
+from leasehold.testing.write_news import Wrote
 from tests.sim.record_words import (
     SECOND_NS,
     bucket,
@@ -39,6 +40,7 @@ from tests.sim.record_words import (
     key_of,
     procedure,
     segment,
+    segment_id,
     statement,
     table,
     transaction,
@@ -164,11 +166,11 @@ class Told:
         self.oracle.catalog_read("c2", revision, floor, frozenset(tables))
         self.step()
 
-    def release(self, login_hash=None, rows=(), through=()):
+    def release(self, login_hash=None, rows=(), through=(), segment=None):
         """A guard lets a batch of table 5, read through these views, pass on the newest view."""
         process = self.process(revision=self.revision, leased_s=1)
         passed = Pass(view=process.view, lease=process.lease, released_ns=self.real_ns)
-        self.oracle.passed(process, passed, 5, login_hash, rows, through)
+        self.oracle.passed(process, passed, 5, login_hash, rows, through, segment=segment or segment_id(7))
         self.step()
 
     def lease(self, process, seconds=1.0):
@@ -257,5 +259,9 @@ class Told:
         self.step()
 
     def wrote(self, **rows):
-        self.oracle.wrote(hex_128(7), 5, Counter(rows))
+        """What a client has put into the segment of most histories."""
+        self.writes(7, Counter(rows), {segment_id(7): Counter(rows)})
+
+    def writes(self, number, rows, segments, **replaced):
+        self.oracle.saw(Wrote(transaction=hex_128(number), table=5, rows=rows, segments=segments, **replaced))
         self.step()

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from leasehold.errors import Indefinite, LeaseholdError
-from leasehold.ids import ObjectId, TransactionId
+from leasehold.ids import TransactionId
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.readers import CompleteScan, SimulatedReader
 from leasehold.testing.rows import RowId
+from leasehold.testing.write_news import Wrote
 from leasehold.testing.writers import Habits, WriteFate, Written
 from tests.few import few
 from tests.sim.data_words import TABLE, Ground, simulate
@@ -25,14 +26,14 @@ class Busy:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.asked: dict[TransactionId, tuple[RowId, ...]] = {}
+        self.asked: dict[TransactionId, Counter[RowId]] = {}
         self.written: list[Written] = []
         self.scans: list[CompleteScan] = []
         self.failed = 0
 
-    def on_commit(self, transaction: TransactionId, _table: ObjectId, rows: tuple[RowId, ...]) -> None:
-        assert transaction not in self.asked
-        self.asked[transaction] = rows
+    def on_commit(self, wrote: Wrote) -> None:
+        assert wrote.transaction not in self.asked
+        self.asked[wrote.transaction] = Counter(RowId(int(row)) for row in wrote.rows)
 
     def on_failed(self, _name: str, error: LeaseholdError) -> None:
         assert isinstance(error, Indefinite), error

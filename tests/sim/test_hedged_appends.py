@@ -99,9 +99,7 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
                     rows=itertools.count(1),
                     group=group,
                     habits=Habits(dies=0, pause_max_ns=0),
-                    on_commit=lambda transaction, table, rows: oracle.wrote(
-                        transaction, table, Counter(map(str, rows))
-                    ),
+                    on_commit=oracle.saw,
                     on_written=written.append,
                 )
                 reader = SimulatedReader(

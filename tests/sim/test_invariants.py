@@ -144,8 +144,11 @@ def test_a_rolled_back_drop_crosses_nothing():
     finish(told.oracle)
 
 
-@pytest.mark.parametrize("history", [broken_catalog.a_sound_cascade, broken_catalog.a_sound_delete])
-def test_what_a_statement_may_do_is_noticed_by_none(history):
+SOUND = [broken_catalog.a_sound_cascade, broken_catalog.a_sound_delete, broken_data.a_sound_overwrite]
+
+
+@pytest.mark.parametrize("history", SOUND)
+def test_what_a_statement_or_a_write_may_do_is_noticed_by_none(history):
     told = Told(INVARIANTS)
     history(told)
     finish(told.oracle)

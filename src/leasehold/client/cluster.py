@@ -12,13 +12,14 @@ from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators, aborted_on_error
 from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.client.not_written import not_written, writing_nothing
-from leasehold.client.overwrite import Isolation, Overwritten, overwrite
+from leasehold.client.overwrite import Overwritten, overwrite
 from leasehold.client.past import AsOf
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
 from leasehold.client.scrub import ScrubbedNode, scrub
 from leasehold.client.threads import THREADS
+from leasehold.core.data.replacement import Isolation
 from leasehold.core.words.messages import (
     DelegateLogin,
     Filter,
@@ -310,9 +311,9 @@ class Table:
         `where`. With a column `by` only those go whose value of it occurs in the new rows. All readers see the old ones
         or the new ones.
 
-        `isolation` is as in `client.overwrite.Overwrite`, the rest as in `append`. Raises as `append`, and `Refused`:
-        CONFLICT if the replaced rows have changed meanwhile, OUTSIDE_REPLACED for a new row that does not fulfil
-        `where`.
+        `isolation` is as in `core.data.replacement.Overwrite`, the rest as in `append`. Raises as `append`, and
+        `Refused`: CONFLICT if the replaced rows have changed meanwhile, OUTSIDE_REPLACED for a new row that does not
+        fulfil `where`.
         """
         cluster = self._cluster.within(timeout)
         with writing_nothing():

@@ -6,7 +6,7 @@ What else may have changed meanwhile is decided by two plans and by the commit (
 
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +16,7 @@ from leasehold.client.coordinators import aborted_on_error
 from leasehold.client.insert import field_named
 from leasehold.client.not_written import not_written, writing_nothing
 from leasehold.client.rewrite import CHANGED
-from leasehold.core.data.replacement import conflict
+from leasehold.core.data.replacement import Isolation, Overwrite, begun_by, conflict, replaced_by, still_there
 from leasehold.core.words.messages import (
     FieldFilter,
     Filter,
@@ -28,8 +28,8 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import Literal as SqlLiteral
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, NotFound, Refused, Unreachable
-from leasehold.ids import Revision, SegmentId, TransactionId
+from leasehold.errors import BadSettings, Refused, Unreachable
+from leasehold.ids import Revision, TransactionId
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
 from leasehold.limits.statements import REPLACED_VALUES_MAX
@@ -41,28 +41,10 @@ from leasehold.wire.clock import sleep_ns
 if TYPE_CHECKING:
     from leasehold.client.cluster import Cluster
 
-Isolation: TypeAlias = Literal["serializable", "snapshot"]
 ISOLATIONS: Final = ("serializable", "snapshot")
 _TEXTS: Final = frozenset({"STRING", "DATE", "TIMESTAMP"})
 """Types whose values are written as texts."""
 _INEXACT: Final = frozenset({"FLOAT", "DOUBLE", "BINARY"})
-
-
-class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write replaces, as it was when the write began."""
-
-    where: tuple[Filter, ...]
-    """Conditions that the replaced rows fulfil, and the new rows too; none of them means all rows."""
-    filters: tuple[FieldFilter, ...]
-    """The same, on the columns of the table."""
-    isolation: Isolation
-    """With `serializable` no rows that fulfil the conditions may be added or replaced meanwhile. With `snapshot` rows
-    that are added meanwhile stay."""
-    seen: frozenset[SegmentId]
-    """The segments that may hold such rows."""
-    deletes: int
-    by: Field | None = None
-    """If given, the rows are replaced whose value of this column occurs in the new rows, besides the conditions."""
 
 
 class Overwritten(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,15 +114,8 @@ def begin_overwrite(
             hint="name a column of whole numbers, texts, days or times",
         )
     if field is None:
-        _check_few(_replaced(plan), name)
-    return Overwrite(
-        where=where,
-        filters=plan.where,
-        isolation=isolation,
-        seen=frozenset(one.segment for one in _replaced(plan)),
-        deletes=plan.deletes,
-        by=field,
-    )
+        _check_few(replaced_by(plan), name)
+    return begun_by(plan, where, isolation, field)
 
 
 def prepare_overwrite(
@@ -164,11 +139,11 @@ def prepare_overwrite(
     else:
         where = begun.where
     with _conflicts(facts):
-        plan = _still_there(begun, _planned(cluster, facts.name, where), facts)
-        _check_few(_replaced(plan), facts.name)
+        plan = still_there(begun, _planned(cluster, facts.name, where), facts)
+        _check_few(replaced_by(plan), facts.name)
         kept = cluster.stage(plan.facts, transaction, _kept(cluster, plan), max(revision, plan.facts.revision))
     return Prepared(
-        replaces=_replaced(plan),
+        replaces=replaced_by(plan),
         deletes=plan.deletes,
         covers=plan.where if begun.isolation == "serializable" else None,
         kept=kept,
@@ -278,29 +253,6 @@ def _planned(cluster: "Cluster", name: str, where: tuple[Filter, ...]) -> ScanPl
                 raise
             waited_ns += RETRY_PAUSE_NS
             sleep_ns(RETRY_PAUSE_NS)
-
-
-def _still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan:
-    """What the write replaces of a later plan. Raises `Refused` with code CONFLICT, `NotFound`."""
-    if plan.facts.table != facts.table:
-        raise NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
-    found = {one.segment for one in _replaced(plan)}
-    # If rows are replaced by a column, more segments were seen than may hold them.
-    if plan.deletes != begun.deletes or (begun.by is None and begun.seen - found):
-        raise conflict(facts.name, "they were replaced or deleted")
-    if found <= begun.seen:
-        return plan
-    if begun.isolation == "serializable":
-        raise conflict(facts.name, "further ones were added")
-    return msgspec.structs.replace(
-        plan,
-        segments=tuple(one for one in plan.segments if one.id in begun.seen),
-        whole=tuple(one for one in plan.whole if one.segment in begun.seen),
-    )
-
-
-def _replaced(plan: ScanPlan) -> tuple[Replaced, ...]:
-    return (*plan.whole, *(Replaced(bucket=one.bucket, segment=one.id) for one in plan.segments))
 
 
 def _kept(cluster: "Cluster", plan: ScanPlan) -> Iterator[pa.RecordBatch]:

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from leasehold.client.cluster import Cluster, conditions
-from leasehold.client.overwrite import ISOLATIONS, Isolation, Overwrite, begin_overwrite
+from leasehold.client.overwrite import ISOLATIONS, begin_overwrite
 from leasehold.client.past import AsOf, read_time
+from leasehold.core.data.replacement import Isolation, Overwrite
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.nearest import nearest

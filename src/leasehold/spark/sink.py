@@ -21,8 +21,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.overwrite import Overwrite, check_few_values, commit_overwrite, new_rows, prepare_overwrite
+from leasehold.client.overwrite import check_few_values, commit_overwrite, new_rows, prepare_overwrite
 from leasehold.client.threads import of_process
+from leasehold.core.data.replacement import Overwrite
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import StagedSegment, TableFacts
 from leasehold.core.words.records import TransactionState

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from pyspark.sql import DataFrame
 
-from leasehold.client.overwrite import Isolation
+from leasehold.core.data.replacement import Isolation
 from leasehold.errors import BadSettings
 from leasehold.spark.options import (
     BY_OPTION,

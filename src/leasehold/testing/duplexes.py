@@ -29,7 +29,7 @@ from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.replication import FORWARD_CALL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.conformance import conform
-from leasehold.testing.rows import FOOTER, Part, bytes_in, bytes_message, closing, row_bytes, rows_in
+from leasehold.testing.rows import INTEGERS, Part, RowId, bytes_in, bytes_message, closing, footer, row_bytes, rows_in
 from leasehold.wire.ports import Clock, Duplex, Transport
 
 # ---------------------------------------------------------------- what comes
@@ -81,32 +81,38 @@ def _fit(columns: tuple[str, ...], fields: tuple[Field, ...]) -> None:
 
 
 class RowEncoder:
-    """Implements `core.data.appends.Encoder`: the ids, and a footer."""
+    """Implements `core.data.appends.Encoder`: the ids, and a footer. Integer columns have bounds."""
 
     def __init__(self, fields: Sequence[Field], hand_on: HandOn) -> None:
         self._fields = fields
         self._hand_on = hand_on
         self._digest = hashlib.sha256()
         self._rows = self._size_bytes = 0
+        self._bounds: tuple[RowId, RowId] | None = None
 
     async def write(self, batch: Part) -> None:
         self._rows += batch.num_rows
+        if batch.rows:
+            known = (*batch.rows, *(self._bounds or ()))
+            self._bounds = min(known), max(known)
         await self._pass_on(row_bytes(batch.rows))
 
     async def finish(self) -> EncodedSegment:
-        await self._pass_on(FOOTER)
+        await self._pass_on(footer(one.id for one in self._fields))
         return EncodedSegment(
             rows=self._rows,
             size_bytes=self._size_bytes,
             sha256=self._digest.digest(),
-            statistics=tuple(
-                ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in self._fields
-            ),
+            statistics=tuple(map(self._statistics, self._fields)),
             format=SegmentFormat.FIELD_IDS,
         )
 
     def abort(self) -> None:
         """Nothing is handed on by itself."""
+
+    def _statistics(self, field: Field) -> ColumnStatistics:
+        low, high = (self._bounds or (None, None)) if field.type in INTEGERS else (None, None)
+        return ColumnStatistics(field=field.id, nulls=0, minimum=low, maximum=high)
 
     async def _pass_on(self, chunk: bytes) -> None:
         self._digest.update(chunk)

@@ -208,8 +208,9 @@ class RevisionHistory:
     ) -> bool:
         """Whether the state at a revision lets this node delete this segment file.
 
-        It may once the table is past the point of no return of its drop, or the manifest does not know the segment
-        and its write has ended, or the manifest has it and neither the bucket nor the entry names this node.
+        It may once the table is past the point of no return of its drop, or the manifest does not know the segment, no
+        write has replaced it and its own write has ended, or the manifest has it and neither the bucket nor the entry
+        names this node.
         """
         table_key = keys.table(table)
         if self.first_seen.get(table_key, revision + 1) <= revision and table_key not in self._folds[revision]:
@@ -219,6 +220,8 @@ class RevisionHistory:
             place = self.record_at(revision, keys.bucket(table, bucket))
             assigned = isinstance(place, BucketRecord) and node in place.replicas
             return not assigned and node not in entry.holders
+        if self.record_at(revision, keys.replaced(table, bucket, segment)) is not None:
+            return False  # scans that were planned before go on in it
         return self._ended(revision, segment_transaction(segment))
 
     def _ended(self, revision: Revision, transaction: TransactionId) -> bool:

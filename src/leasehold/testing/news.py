@@ -28,13 +28,13 @@ from leasehold.ids import (
     SegmentId,
     StatementId,
     Term,
-    TransactionId,
 )
 from leasehold.testing.history import Committed, Elected
 from leasehold.testing.linearizability import Operation
 from leasehold.testing.local_news import LocallyOpened, SubLeased
 from leasehold.testing.log_news import Acknowledged, EntryAppended, LeftUnknown, ReplicaMoved
 from leasehold.testing.vault import VaultStep
+from leasehold.testing.write_news import WriteEnded, Wrote
 
 # ---------------------------------------------------------------- who acts
 
@@ -201,6 +201,8 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[int, ...] = ()
     through: tuple[ObjectId, ...] = ()
     """The views that the table is read through."""
+    segment: SegmentId | None = None
+    """The segment of `rows`."""
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True):
@@ -351,14 +353,6 @@ class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
     returned: Revision
 
 
-class Wrote(msgspec.Struct, frozen=True, kw_only=True):
-    """A client put these rows into a write transaction."""
-
-    transaction: TransactionId
-    table: ObjectId
-    rows: "Counter[str]"
-
-
 SimulatedEvent: TypeAlias = (
     Granted
     | Heard
@@ -382,6 +376,7 @@ SimulatedEvent: TypeAlias = (
     | Scanned
     | HandedOut
     | Wrote
+    | WriteEnded
     | SubLeased
     | LocallyOpened
     | Committed

@@ -19,7 +19,7 @@ from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import BarrierReceipt, LeaderRecord, Outcome
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, Definite, Unreachable
-from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.disturbances import Disturbances
 from leasehold.testing.history import Committed, Elected, RevisionHistory
@@ -41,7 +41,6 @@ from leasehold.testing.news import (
     SimulatedEvent,
     StoredSegments,
     VaultSeen,
-    Wrote,
 )
 
 TRACE_LINES_MAX: Final = 400
@@ -353,6 +352,8 @@ class Oracle:
         login: bytes | None = None,
         rows: tuple[int, ...] = (),
         through: tuple[ObjectId, ...] = (),
+        *,
+        segment: SegmentId | None = None,
     ) -> None:
         """A guard that ran at this instant, from its first reading to its last, let a batch of a table pass."""
         self.saw(
@@ -365,12 +366,9 @@ class Oracle:
                 login=login,
                 rows=rows,
                 through=through,
+                segment=segment,
             )
         )
-
-    def wrote(self, transaction: TransactionId, table: ObjectId, rows: "Counter[str]") -> None:
-        """A client is about to commit these rows under a write transaction."""
-        self.saw(Wrote(transaction=transaction, table=table, rows=rows))
 
     def handed_out(self, released: Revision, returned: Revision) -> None:
         """A client got a batch of one revision when statements up to another revision had returned to it."""

@@ -13,6 +13,7 @@ from typing import Final, NoReturn, TypeAlias
 import msgspec
 
 from leasehold.core.data.asking import Asking
+from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
 from leasehold.core.words.messages import (
@@ -54,6 +55,26 @@ class CompleteScan(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[RowId, ...]
 
 
+def batches_of(
+    plan: ScanPlan, client: CoordinatorClient, ports: ReaderPorts[ReplicaBatch]
+) -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
+    """All batches of a plan, for one task."""
+    return in_order(plan, _reading(plan, client, ports)(plan), SCAN_STREAMS)
+
+
+def _reading(
+    plan: ScanPlan, client: CoordinatorClient, ports: ReaderPorts[ReplicaBatch]
+) -> Callable[[ScanPlan], Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]]:
+    """Reads segments of a plan, by this plan or by the same one with another cutoff."""
+    places = Places(plan.facts, partial(client.look_again, plan.facts), runtime=ports.runtime, known=client.known)
+
+    def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]:
+        login = client.calls.token
+        return lambda one: SegmentReader(plan, one, places, ports, login=login, asking=Asking())
+
+    return of
+
+
 class SimulatedReader:
     """One client that reads, and waits for `think_ns` after each batch. Requests to replicas run in `group`.
 
@@ -82,9 +103,9 @@ class SimulatedReader:
         on_scanned: Callable[[CompleteScan], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
     ) -> None:
-        self._runtime = TaskRuntime(clock, group)
-        self._ports = ReaderPorts(self._runtime, SimulatedReplicas(transport), entropy.hex_128)
-        self.client = coordinator_client(transport, coordinators, self._runtime, account)
+        runtime = TaskRuntime(clock, group)
+        self._ports = ReaderPorts(runtime, SimulatedReplicas(transport), entropy.hex_128)
+        self.client = coordinator_client(transport, coordinators, runtime, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -152,18 +173,12 @@ class SimulatedReader:
     async def _batches(self, planned: "_Planned") -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
         """All batches of a plan; with `tasks` each segment is read alone, by the cutoff of the query."""
         plan = planned.plan
-        look_up = partial(self.client.look_again, plan.facts)
-        places = Places(plan.facts, look_up, runtime=self._runtime, known=self.client.known)
-
-        def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]:
-            login = self.client.calls.token
-            return lambda one: SegmentReader(plan, one, places, self._ports, login=login, asking=Asking())
-
         if not self._tasks:
-            async with aclosing(in_order(plan, of(plan), SCAN_STREAMS)) as found:
+            async with aclosing(batches_of(plan, self.client, self._ports)) as found:
                 async for batch in found:
                     yield batch
             return
+        of = _reading(plan, self.client, self._ports)
         query = self._entropy.hex_128()
         for segment in plan.segments:
             cutoff = await self._agreed(plan, query)

@@ -1,35 +1,40 @@
 """Rows in the simulator: a row is its id, and rows travel as the message `Rows`.
 
-A file is eight bytes for each id, and a footer. Its bytes travel as `Rows` too, eight of them in each row.
+A file is eight bytes for each id, and a footer, which says by one bit of each field which columns it has. Its bytes
+travel as `Rows` too, eight of them in each row.
 """
 
 import hashlib
 import operator
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, NewType
 
 import msgspec
 
-from leasehold.core.words.messages import BatchMark, Message, Rows
-from leasehold.core.words.records import DeleteRecord, Field, SegmentRecord
+from leasehold.core.words.messages import BatchMark, FieldFilter, Message, Rows
+from leasehold.core.words.records import DeleteRecord, Field
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import Revision, Term
+from leasehold.ids import FieldId, Revision, Term
 from leasehold.ids import Sequence as SequenceNumber
 
 RowId = NewType("RowId", int)
 """Stands for a whole row; unique in a simulated world."""
 
 FOOTER: Final = bytes(64)
+"""Of a file without columns; each footer is so long."""
 MARK_NUMBERS: Final = 4
+INTEGERS: Final = frozenset({"SMALLINT", "INT", "BIGINT"})
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The rows of a file, and its bytes' number and hash."""
+    """The rows of a file and its columns, and its bytes' number and hash."""
 
     rows: tuple[RowId, ...]
+    columns: frozenset[FieldId]
     size_bytes: int
     sha256: bytes
 
@@ -39,18 +44,26 @@ def row_bytes(rows: Iterable[RowId]) -> bytes:
     return array("q", rows).tobytes()
 
 
+def footer(columns: Iterable[FieldId]) -> bytes:
+    """The end of a file with these columns."""
+    return sum(1 << one for one in columns).to_bytes(len(FOOTER), "little")
+
+
 def content_in(blob: bytes) -> Content:
     """The content of a file with these bytes."""
-    assert blob.endswith(FOOTER), "a whole file has a footer"
+    assert len(blob) >= len(FOOTER), "a whole file has a footer"
     ids = array("q")
     ids.frombytes(blob[: -len(FOOTER)])
-    return Content(tuple(map(RowId, ids)), len(blob), hashlib.sha256(blob).digest())
+    bits = int.from_bytes(blob[-len(FOOTER) :], "little")
+    columns = frozenset(FieldId(one) for one in range(bits.bit_length()) if bits >> one & 1)
+    return Content(tuple(map(RowId, ids)), columns, len(blob), hashlib.sha256(blob).digest())
 
 
 class Part(NamedTuple):
-    """Rows as steps of the data plane take and release them."""
+    """Rows as steps of the data plane take and release them, and the columns of their file, where they are read."""
 
     rows: tuple[RowId, ...]
+    columns: frozenset[FieldId] = frozenset()
 
     @property
     def num_rows(self) -> int:
@@ -67,10 +80,9 @@ _HOLDS: Final[dict[str, Callable[[int, int], bool]]] = {
 }
 
 
-def fulfils(row: RowId, delete: DeleteRecord, segment: SegmentRecord, fields: Iterable[Field]) -> bool:
+def fulfils(row: RowId, delete: DeleteRecord, written: Collection[FieldId], fields: Iterable[Field]) -> bool:
     """Whether a DELETE names a row of a segment; each written integer column has the row's id as its value."""
     known = {field.id: field for field in fields}
-    written = {one.field for one in segment.statistics}
     for one in delete.where:
         field = known.get(one.field)
         if field is None or (one.field not in written and field.initial is None):
@@ -79,6 +91,16 @@ def fulfils(row: RowId, delete: DeleteRecord, segment: SegmentRecord, fields: It
         if not _HOLDS[one.operator](value, int(one.value)):
             return False
     return True
+
+
+def named_rows(rows: Iterable[RowId]) -> Counter[str]:
+    """Rows as an observer counts them."""
+    return Counter(str(row) for row in rows)
+
+
+def is_within(row: RowId, where: Iterable[FieldFilter]) -> bool:
+    """Whether a row fulfils conditions on integer columns that its segment was written with."""
+    return all(_HOLDS[one.operator](row, int(one.values[0])) for one in where)
 
 
 def rows_message(rows: Sequence[RowId], columns: tuple[str, ...] = ()) -> Rows:

@@ -14,7 +14,7 @@ from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, NotFound
 from leasehold.testing.disk import MemoryDisk
-from leasehold.testing.rows import FOOTER, Content, Part, RowId, fulfils, row_bytes
+from leasehold.testing.rows import Content, Part, RowId, footer, fulfils, row_bytes
 from leasehold.wire.ports import Clock
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ class MemorySegments:
             is_wrong = content.sha256 != ticket.sha256 or self._disk.disk.is_damaged(one)
             if is_wrong or self._disk.disk.failing:
                 raise Corrupt(f"the file of {one} is damaged")
-            part = Part(content.rows[row : row + self._pace.batch_rows])
+            part = Part(content.rows[row : row + self._pace.batch_rows], content.columns)
             row += part.num_rows
             yield part, part.num_rows
 
     def shown(self, batch: Part, hiding: Hiding, segment: SegmentRecord, columns: int) -> Part:
-        del columns
+        del columns, segment  # the entry of a segment that was replaced has no statistics: the file knows its columns
         left: list[RowId] = []
         for row in batch.rows:
-            if any(fulfils(row, one, segment, hiding.fields) for one in hiding.deletes):
+            if any(fulfils(row, one, batch.columns, hiding.fields) for one in hiding.deletes):
                 continue
-            if any(fulfils(row, one, segment, hiding.fields) for one in hiding.later):
+            if any(fulfils(row, one, batch.columns, hiding.fields) for one in hiding.later):
                 raise rows_taken_away(hiding.table, "rows were deleted")
             left.append(row)
         return Part(tuple(left))
@@ -82,7 +82,8 @@ class MemorySegments:
         self._disk.suspect(one)
 
     async def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
-        blob = row_bytes(self._content(one).rows) + FOOTER
+        content = self._content(one)
+        blob = row_bytes(content.rows) + footer(content.columns)
         for start in range(0, len(blob), CHUNK_BYTES):
             await self._pass()
             yield blob[start : start + CHUNK_BYTES]

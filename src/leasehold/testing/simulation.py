@@ -43,7 +43,7 @@ from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.questions import Questioner
 from leasehold.testing.readers import CompleteScan, SimulatedReader
-from leasehold.testing.rows import RowId
+from leasehold.testing.rows import RowId, named_rows
 from leasehold.testing.segments import OnReleased
 from leasehold.testing.statements import (
     DATABASES,
@@ -59,6 +59,7 @@ from leasehold.testing.statements import (
     ways_to_take_view,
 )
 from leasehold.testing.takers import TakerTurn, kept, scan_and_delete, taking_itself
+from leasehold.testing.write_news import WriteEnded
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 
 SECONDS: Final = 80
@@ -75,7 +76,7 @@ PASSWORDS: Final = ("p", "q")
 PEOPLE_CHANCE: Final = 0.4
 BY_ROLE_CHANCE: Final = 0.5
 NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table in TABLES)
-HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS)
+HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS, overwrites=0.25)
 SELDOM: Final = msgspec.structs.replace(HABITS, pause_max_ns=8 * SECOND_NS)
 READ_PAUSE_MAX_NS: Final = SECOND_NS
 """Short, so that scans run when their table or their right is taken away."""
@@ -270,7 +271,7 @@ class Simulation:
             group=group,
             habits=habits,
             account=account,
-            on_commit=lambda transaction, table, added: self._oracle.wrote(transaction, table, _named(added)),
+            on_commit=self._oracle.saw,
             on_written=self._on_written,
         )
 
@@ -313,10 +314,13 @@ class Simulation:
 
     def _on_written(self, written: Written) -> None:
         self.writes[written.fate] += 1
+        if written.fate is not WriteFate.UNKNOWN:
+            committed = written.fate is WriteFate.COMMITTED
+            self._oracle.saw(WriteEnded(transaction=written.transaction, committed=committed))
 
     def _on_scanned(self, scanned: CompleteScan) -> None:
         self.scans += 1
-        self._oracle.scanned(scanned.table, scanned.revision, _named(scanned.rows), scanned.cutoff)
+        self._oracle.scanned(scanned.table, scanned.revision, named_rows(scanned.rows), scanned.cutoff)
 
     def _released_by(self, node: SimulatedNode) -> OnReleased:
         def released(passed: Pass[Catalog], ticket: ReadTicket, rows: tuple[RowId, ...]) -> None:
@@ -324,7 +328,7 @@ class Simulation:
             assert isinstance(process, WatchedPublished)
             self.batches += 1
             login = None if ticket.login is None else hash_secret(ticket.login)
-            self._oracle.passed(process, passed, ticket.table, login, rows, ticket.through)
+            self._oracle.passed(process, passed, ticket.table, login, rows, ticket.through, segment=ticket.segment)
 
         return released
 
@@ -362,10 +366,6 @@ class Simulation:
             digest=self._oracle.digest(),
             trace=tuple(self._oracle.trace),
         )
-
-
-def _named(rows: tuple[RowId, ...]) -> Counter[str]:
-    return Counter(str(row) for row in rows)
 
 
 def simulate(

@@ -1,12 +1,14 @@
 """A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
 
 Each task sends its rows by the steps of `core/data/row_sender.py`. A row is its id, and its bucket is its id modulo the
-number of buckets. This file decides which writes there are, and how they end.
+number of buckets. This file decides which writes there are, and how they end. Some replace rows, in the steps of
+`client/overwrite.py`: all rows of a table, or those in a range of ids that holds the new ones.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from enum import Enum
 from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
@@ -16,29 +18,41 @@ import msgspec
 
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.places import Places
+from leasehold.core.data.reader import ReaderPorts
+from leasehold.core.data.replacement import Overwrite, begun_by, conflict, replaced_by, still_there
 from leasehold.core.data.row_sender import RowSender, SenderPorts
 from leasehold.core.words.messages import (
     AbortTransaction,
     AskTable,
     CommitTransaction,
+    Filter,
     OpenTransaction,
+    PlanScan,
+    ScanPlan,
     StagedSegment,
     TableFacts,
     TransactionFacts,
 )
 from leasehold.core.words.records import TransactionState
+from leasehold.core.words.statements import Literal
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Unreachable
-from leasehold.ids import BucketNumber, ObjectId, Revision, TransactionId
+from leasehold.ids import BucketNumber, ObjectId, Revision, SegmentId, TransactionId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.coordinator_calls import Account, coordinator_client
+from leasehold.testing.readers import batches_of
 from leasehold.testing.replicas import ReplicaBatch, SimulatedReplicas
-from leasehold.testing.rows import RowId
+from leasehold.testing.rows import INTEGERS, RowId, is_within, named_rows
 from leasehold.testing.steps import TaskRuntime
+from leasehold.testing.write_news import Wrote
 from leasehold.wire.ports import Clock, Entropy, Transport
 
 BATCH_ROWS: Final = 4
 """Rows in one message to a replica."""
+ROWS_KNOWN_MAX: Final = 40
+"""So many of its rows a writer remembers of each table."""
+EVERYWHERE: Final = (1, 2)
+"""The fields that a table is made with: each segment has them, unless they were dropped."""
 ABORT_NS: Final = 10 * SECOND_NS
 """For how long a refused write is aborted."""
 
@@ -78,13 +92,17 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Its driver dies before the commit."""
     doubles: float = 0.1
     """A task is attempted twice at once; the loser goes on after the commit, if it takes that long."""
+    overwrites: float = 0.0
+    """A write replaces rows."""
+    takes_all: float = 0.3
+    """A write that replaces rows replaces all rows of the table."""
 
 
 class SimulatedWriter:
     """One client that writes. `rows` gives the ids of new rows; writers that share it write different rows.
 
-    `on_commit` gets a transaction and its rows before its first commit request, `on_written` gets how it ended. Losing
-    attempts go on in `group`.
+    `on_commit` gets a transaction and its rows before its first commit request, `on_written` gets how it ended, if it
+    was opened. Losing attempts go on in `group`.
     """
 
     def __init__(
@@ -99,12 +117,13 @@ class SimulatedWriter:
         group: asyncio.TaskGroup,
         habits: Habits | None = None,
         account: Account | None = None,
-        on_commit: Callable[[TransactionId, ObjectId, tuple[RowId, ...]], None] = lambda *_: None,
+        on_commit: Callable[[Wrote], None] = lambda _: None,
         on_written: Callable[[Written], None] = lambda _: None,
     ) -> None:
         self._transport = transport
         self._runtime = TaskRuntime(clock, group)
         self._client = coordinator_client(transport, coordinators, self._runtime, account)
+        self._ports = ReaderPorts(self._runtime, SimulatedReplicas(transport), entropy.hex_128)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -113,14 +132,20 @@ class SimulatedWriter:
         self._habits = habits or Habits()
         self._on_commit = on_commit
         self._on_written = on_written
+        self._wrote: dict[str, tuple[RowId, ...]] = {}
+        """By the name of the table."""
+        self._placed: dict[SegmentId, Counter[str]] = {}
+        """What was put into each segment."""
 
     async def run(self, tables: Sequence[str]) -> NoReturn:
         """Writes to random `tables`, until cancelled."""
         while True:
             await self._pause()
             for name in self._random.sample(tables, len(tables)):
+                count = self._random.randint(0, self._habits.rows_max)
+                write = self.overwrite if self._random.random() < self._habits.overwrites else self.write
                 try:
-                    await self.write(name, self._random.randint(0, self._habits.rows_max))
+                    await write(name, count)
                 except LeaseholdError as error:  # not even opened: nobody answers, or he may not
                     if error.code == ErrorCode.NOT_FOUND:
                         continue  # on to one that is there
@@ -129,6 +154,25 @@ class SimulatedWriter:
     async def write(self, name: str, count: int) -> Written:
         """Appends `count` new rows to a table; returns how that ended. Raises what prevents the opening."""
         facts = await self._client.look_up(AskTable(cluster_id=None, name=name), TableFacts, Asking())
+        return await self._write(facts, self._new_rows(count), None)
+
+    async def overwrite(self, name: str, count: int) -> Written:
+        """Writes `count` new rows in place of all rows of a table, or of those in a range; returns how that ended.
+        Raises what prevents the opening."""
+        facts = await self._client.look_up(AskTable(cluster_id=None, name=name), TableFacts, Asking())
+        rows = self._new_rows(count)
+        columns = [one.name for one in facts.fields if one.id in EVERYWHERE and one.type in INTEGERS]
+        takes_all = not rows or not columns or self._random.random() < self._habits.takes_all
+        where: tuple[Filter, ...] = ()
+        if not takes_all:  # from one of its own rows on, whose segment may have earlier ones
+            low = self._random.choice((*self._wrote.get(name, ()), rows[0]))
+            where = _range(self._random.choice(columns), low, rows[-1])
+        plan = await self._planned(name, where)
+        if any(one.field.id not in EVERYWHERE for one in plan.where):
+            raise conflict(name, "columns were renamed")
+        return await self._write(plan.facts, rows, begun_by(plan, where))
+
+    async def _write(self, facts: TableFacts, rows: tuple[RowId, ...], begun: Overwrite | None) -> Written:
         transaction = TransactionId(self._entropy.hex_128())
         request = OpenTransaction(
             cluster_id=facts.cluster_id,
@@ -138,10 +182,12 @@ class SimulatedWriter:
             generation=facts.generation,
         )
         opened = await self._client.resolve(request, Asking())
-        rows = tuple(RowId(next(self._rows)) for _ in range(count))
-        written = Written(transaction=transaction, table=facts.table, name=name, rows=rows, fate=WriteFate.DIED)
+        written = Written(transaction=transaction, table=facts.table, name=facts.name, rows=rows, fate=WriteFate.DIED)
+        request = CommitTransaction(cluster_id=facts.cluster_id, transaction=transaction, segments=())
         try:
             segments = await self._stage_all(facts, transaction, opened.revision, rows)
+            if begun is not None:
+                request = await self._prepared(begun, facts, request, opened.revision)
         except LeaseholdError as error:
             written = msgspec.structs.replace(written, fate=WriteFate.ABORTED, error=error.code)
             with suppress(LeaseholdError):  # as a courtesy: what is not aborted expires by itself
@@ -149,8 +195,21 @@ class SimulatedWriter:
                 await self._client.ask_once(abort, TransactionFacts)
         else:
             if self._random.random() >= self._habits.dies:
-                self._on_commit(transaction, facts.table, rows)
-                written = await self._commit(facts, written, segments)
+                kept = sum(one.rows for one in request.segments)
+                request = msgspec.structs.replace(request, segments=(*segments, *request.segments))
+                self._on_commit(
+                    Wrote(
+                        transaction=transaction,
+                        table=facts.table,
+                        rows=named_rows(rows),
+                        segments={one.id: self._placed[one.id] for one in request.segments if one.id in self._placed},
+                        where=request.covers,
+                        replaces=frozenset(one.segment for one in request.replaces),
+                        kept=kept,
+                    )
+                )
+                written = await self._commit(facts, written, request)
+                self._wrote[facts.name] = (*self._wrote.get(facts.name, ()), *rows)[-ROWS_KNOWN_MAX:]
         self._on_written(written)
         return written
 
@@ -162,8 +221,32 @@ class SimulatedWriter:
 
     # ------------------------------------------------------------ the driver
 
-    async def _commit(self, facts: TableFacts, written: Written, segments: tuple[StagedSegment, ...]) -> Written:
-        request = CommitTransaction(cluster_id=facts.cluster_id, transaction=written.transaction, segments=segments)
+    def _new_rows(self, count: int) -> tuple[RowId, ...]:
+        return tuple(RowId(next(self._rows)) for _ in range(count))
+
+    async def _planned(self, name: str, where: tuple[Filter, ...]) -> ScanPlan:
+        request = PlanScan(cluster_id=None, name=name, columns=None, where=where, replaces=True)
+        return await self._client.look_up(request, ScanPlan, Asking())
+
+    async def _prepared(
+        self, begun: Overwrite, facts: TableFacts, request: CommitTransaction, revision: Revision
+    ) -> CommitTransaction:
+        """Stages the rows that are kept, once the new ones are; they are the segments of the answer."""
+        plan = still_there(begun, await self._planned(facts.name, begun.where), facts)
+        kept: list[RowId] = []
+        async with aclosing(batches_of(msgspec.structs.replace(plan, where=()), self._client, self._ports)) as found:
+            async for batch, _ in found:
+                kept.extend(row for row in batch.rows if not is_within(row, plan.where))
+        newest = max(revision, plan.facts.revision)
+        return msgspec.structs.replace(
+            request,
+            segments=await self._stage_all(plan.facts, request.transaction, newest, tuple(kept)),
+            replaces=replaced_by(plan),
+            deletes=plan.deletes,
+            covers=plan.where,
+        )
+
+    async def _commit(self, facts: TableFacts, written: Written, request: CommitTransaction) -> Written:
         try:
             return _ended(written, await self._client.resolve(request, Asking()))
         except Unreachable as error:  # no coordinator has taken it
@@ -231,6 +314,8 @@ class SimulatedWriter:
             return error
         finally:
             sender.stop()
+        rows = (named_rows(row for batch in batches for row in batch.rows) for _, batches in task.shares)
+        self._placed.update(zip((one.id for one in sender.staged), rows, strict=False))
         return sender.staged
 
 
@@ -249,6 +334,11 @@ class _Task(msgspec.Struct, frozen=True):
     def columns(self) -> tuple[str, ...]:
         """The names of the columns as the driver looked them up."""
         return tuple(field.name for field in self.facts.fields)
+
+
+def _range(column: str, low: int, high: int) -> tuple[Filter, ...]:
+    bounds = ((">=", low), ("<=", high))
+    return tuple(Filter(column=column, operator=one, values=(Literal("number", str(at)),)) for one, at in bounds)
 
 
 def _by_bucket(rows: Sequence[RowId], buckets: int) -> list[tuple[BucketNumber, tuple[ReplicaBatch, ...]]]:

@@ -16,18 +16,73 @@ its conditions is refused if another segment may hold such rows by then.
 """
 
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.data.filters import are_sound, holds_only, may_hold
 from leasehold.core.replicas.rewrite import check_settled
-from leasehold.core.words.messages import CommitTransaction, Replaced, ScanPlan
-from leasehold.core.words.records import SegmentRecord, TableRecord
+from leasehold.core.words.messages import CommitTransaction, FieldFilter, Filter, Replaced, ScanPlan, TableFacts
+from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
-from leasehold.ids import BucketNumber
+from leasehold.errors import NotFound, Refused
+from leasehold.ids import BucketNumber, SegmentId
 from leasehold.limits.statements import REPLACED_VALUES_MAX
+
+Isolation: TypeAlias = Literal["serializable", "snapshot"]
+
+
+class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
+    """What a write replaces, as it was when the write began."""
+
+    where: tuple[Filter, ...]
+    """Conditions that the replaced rows fulfil, and the new rows too; none of them means all rows."""
+    filters: tuple[FieldFilter, ...]
+    """The same, on the columns of the table."""
+    isolation: Isolation
+    """With `serializable` no rows that fulfil the conditions may be added or replaced meanwhile. With `snapshot` rows
+    that are added meanwhile stay."""
+    seen: frozenset[SegmentId]
+    """The segments that may hold such rows."""
+    deletes: int
+    by: Field | None = None
+    """If given, the rows are replaced whose value of this column occurs in the new rows, besides the conditions."""
+
+
+def begun_by(
+    plan: ScanPlan, where: tuple[Filter, ...], isolation: Isolation = "serializable", by: Field | None = None
+) -> Overwrite:
+    """What a write replaces whose first plan this is."""
+    seen = frozenset(one.segment for one in replaced_by(plan))
+    return Overwrite(where=where, filters=plan.where, isolation=isolation, seen=seen, deletes=plan.deletes, by=by)
+
+
+def replaced_by(plan: ScanPlan) -> tuple[Replaced, ...]:
+    """All segments that a write with this plan replaces."""
+    return (*plan.whole, *(Replaced(bucket=one.bucket, segment=one.id) for one in plan.segments))
+
+
+def still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan:
+    """What the write replaces of a later plan. Raises `Refused` with code CONFLICT, `NotFound`."""
+    if plan.facts.table != facts.table:
+        raise NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
+    found = {one.segment for one in replaced_by(plan)}
+    # If rows are replaced by a column, more segments were seen than may hold them.
+    if plan.deletes != begun.deletes or (begun.by is None and begun.seen - found):
+        raise conflict(facts.name, "they were replaced or deleted")
+    chosen = [one.field.id for one in begun.filters] + ([] if begun.by is None else [begun.by.id])
+    if [one.field.id for one in plan.where] != chosen:
+        raise conflict(facts.name, "columns of its conditions were renamed")
+    if found <= begun.seen:
+        return plan
+    if begun.isolation == "serializable":
+        raise conflict(facts.name, "further ones were added")
+    return msgspec.structs.replace(
+        plan,
+        segments=tuple(one for one in plan.segments if one.id in begun.seen),
+        whole=tuple(one for one in plan.whole if one.segment in begun.seen),
+    )
 
 
 def to_replace(plan: ScanPlan, found: Iterable[SegmentRecord], table: TableRecord, catalog: Catalog) -> ScanPlan:

@@ -3,8 +3,9 @@
 Of leases, "older" is judged by what the leader itself has let in; the same incarnation under another session counts as
 older. Of what nodes report of their disks, by the store: a holder, or a member of a sync-state set, that is added, and
 a node that is struck off a drop, has reported so in the incarnation that the store says is the newest, or was until
-that revision; but for a node that is new to a bucket, and for one that was removed. A process that is told to end is
-told SUPERSEDED, when the store's record of its node has moved past it, or REMOVED, when that is a tombstone.
+that revision; but for a node that is new to a bucket, for one that was removed, and for one that lacked only segments
+that a write replaces. A process that is told to end is told SUPERSEDED, when the store's record of its node has moved
+past it, or REMOVED, when that is a tombstone.
 """
 
 from typing import Final
@@ -60,7 +61,7 @@ def _heard(news: Heard) -> str | None:
 
 def _reported(oracle: Oracle, reports: DiskReports, news: Committed) -> str | None:
     for node, what in _changed(news):
-        if _is_removed(oracle, news, node):
+        if _is_removed(oracle, news, node) or _lacks_nothing(oracle, news, node, what):
             continue
         told = reports.told.get((node, what), set())
         key = keys.node(node)
@@ -77,6 +78,15 @@ def _reported(oracle: Oracle, reports: DiskReports, news: Committed) -> str | No
 def _is_removed(oracle: Oracle, news: Committed, node: NodeId) -> bool:
     record = oracle.history.record_at(news.revision, keys.node(node))
     return isinstance(record, NodeRecord) and record.removed
+
+
+def _lacks_nothing(oracle: Oracle, news: Committed, node: NodeId, what: What) -> bool:
+    """Whether segments of a bucket are replaced, and the node is a holder of all others."""
+    table, bucket, segment = what
+    if segment is not None or all((one.table, one.bucket) != (table, bucket) for one in news.deleted(SegmentRecord)):
+        return False
+    segments = oracle.history.segments_at(news.revision, table)
+    return all(node in one.holders for one in segments if one.bucket == bucket)
 
 
 def _changed(news: Committed) -> list[tuple[NodeId, What]]:

@@ -1,18 +1,18 @@
 """INV-SCAN-1: the rows of one query are those of one revision: all of a DELETE or nothing of it, or the query ends.
 
-A scan that came to its end returned every row that the commits up to its plan's revision made visible, but for those
-that the DELETEs of its cutoff's revision take, and no other row. A DELETE that began after the cutoff has taken none of
-them, one that was rolled back before it none either.
+A scan that came to its end returned every row of the segments of its plan's revision, as their clients wrote them, but
+for those that the DELETEs of its cutoff's revision take, and no other row. A DELETE that began after the cutoff has
+taken none of them, one that was rolled back before it none either.
 """
 
 from collections import Counter
 from typing import Final
 
-from leasehold.ids import Revision
 from leasehold.testing.history import Committed
-from leasehold.testing.invariants.write2 import Visible, fields_at
-from leasehold.testing.news import Scanned, Wrote
+from leasehold.testing.invariants.write2 import Deleted, Visible, fields_at
+from leasehold.testing.news import Scanned
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.write_news import Wrote
 
 HEARS: Final = frozenset({Committed, Scanned, Wrote})
 
@@ -35,15 +35,18 @@ def _rows(oracle: Oracle, visible: Visible, scan: Scanned) -> str | None:
         one for one in visible.gone(scan.table, at) if scan.cutoff is None or one.record.number <= scan.cutoff.deletes
     ]
     fields = fields_at(oracle, scan.table, at)
-    left = Counter(scan.rows)
-    for transaction, wrote in visible.meant.items():
-        if wrote.table != scan.table or visible.committed.get(transaction, Revision(planned + 1)) > planned:
-            continue
-        for name, count in wrote.rows.items():
-            taking = next((one for one in gone if visible.takes(one, name, transaction, fields)), None)
-            found = left.pop(name, 0)
-            if taking is not None and found:
-                return f"returned row {name}, which DELETE {taking.record.number} had taken at {taking.began}"
-            if taking is None and found != count:
-                return f"has row {name} of write {transaction} {found} times for {count}"
-    return f"returned rows that nobody had committed: {sorted(left)[:3]}" if left else None
+    rows, due, taken = Counter(scan.rows), Counter[str](), dict[str, Deleted]()
+    for name, count, taking in visible.rows(oracle, scan.table, planned, gone, fields):
+        if taking is None:
+            due[name] += count
+        else:
+            taken[name] = taking
+    for name in sorted(rows):
+        taking = taken.get(name)
+        if taking is not None and rows[name] > due[name]:
+            return f"returned row {name}, which DELETE {taking.record.number} had taken at {taking.began}"
+    wrong = next((name for name, count in sorted(due.items()) if rows[name] != count), None)
+    if wrong is not None:
+        return f"has row {wrong} {rows[wrong]} times for {due[wrong]}"
+    left = sorted(name for name in rows if name not in due)
+    return f"returned rows that nobody had committed: {left[:3]}" if left else None

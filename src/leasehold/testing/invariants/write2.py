@@ -2,13 +2,18 @@
 
 In the store, a transaction's segments come into the manifest all in the one revision that says COMMITTED, their rows
 add up to what it says and to what its client wrote, of which replicas may have several copies under other names. It
-says so once: not after ABORTED, and not a second time however often it is asked. What a segment's entry says stays so,
-but for who holds it. A scan of whole segments returned those of its revision; the
+says so once: not after ABORTED, and not a second time however often it is asked. Clients are told the truth about it.
+What a segment's entry says stays so, but for who holds it. A scan of whole segments returned those of its revision; the
 single rows of a scan are for INV-SCAN-1. No batch has a row that a DELETE takes by the view that it is released on,
 whenever its scan was planned.
+
+A write that replaces rows takes just the segments that it names out of the manifest, and adds its own, at the revision
+that says COMMITTED. The rows that are visible then are those of the revision before, without those that fulfil its
+conditions, and the new ones. Nothing else takes a segment of a table out of the manifest that is still there.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,11 +33,12 @@ from leasehold.core.words.records import (
 )
 from leasehold.ids import ObjectId, Revision, SegmentId, TransactionId, segment_transaction
 from leasehold.testing.history import Committed
-from leasehold.testing.news import Passed, Scanned, Wrote
+from leasehold.testing.news import Passed, Scanned
 from leasehold.testing.oracle import Oracle
-from leasehold.testing.rows import RowId, fulfils
+from leasehold.testing.rows import RowId, fulfils, is_within
+from leasehold.testing.write_news import WriteEnded, Wrote
 
-HEARS: Final = frozenset({Committed, Passed, Scanned, Wrote})
+HEARS: Final = frozenset({Committed, Passed, Scanned, WriteEnded, Wrote})
 
 
 class Visible:
@@ -41,12 +47,11 @@ class Visible:
     def __init__(self) -> None:
         self.committed: dict[TransactionId, Revision] = {}
         self.aborted: set[TransactionId] = set()
-        self.segments: set[SegmentId] = set()
+        self.segments: dict[SegmentId, SegmentRecord] = {}
+        """As they became visible, those too that were replaced since."""
         self.meant: dict[TransactionId, Wrote] = {}
-        self.writes: dict[str, TransactionId] = {}
-        """By row."""
-        self.samples: dict[TransactionId, SegmentRecord] = {}
-        """One segment of each transaction: all of them have the same columns and the same earlier DELETEs."""
+        self.placed: dict[SegmentId, Counter[str]] = {}
+        """The rows that clients have put into each segment: a row that is kept goes from one to another."""
         self.deletes: dict[bytes, Deleted] = {}
         self.wrong: str | None = None
         self._step = -1
@@ -57,9 +62,10 @@ class Visible:
             self._step, self.wrong = oracle.step, None
             for wrote in oracle.of(Wrote):  # before its commit
                 self.meant[wrote.transaction] = wrote
-                self.writes.update(dict.fromkeys(wrote.rows, wrote.transaction))
+                self.placed.update(wrote.segments)
             for news in oracle.of(Committed):
                 wrong = _deletes(self, news) or _ends(self, news) or _segments(self, news)
+                wrong = wrong or _leaving(oracle, self, news) or _replaced(oracle, self, news)
                 if wrong is not None:
                     self.wrong = self.wrong or f"revision {news.revision}: {wrong}"
         return self
@@ -72,12 +78,23 @@ class Visible:
             if one.record.table == table and one.began <= at < (one.ended or Revision(at + 1))
         ]
 
-    def takes(self, one: "Deleted", name: str, transaction: TransactionId, fields: tuple[Field, ...]) -> bool:
-        """Whether a DELETE takes a row of a write: one that was visible when it began, and that it names."""
-        sample, committed = self.samples[transaction], self.committed[transaction]
-        if one.began < committed or (one.began == committed and sample.deletes >= one.record.number):
-            return False
-        return fulfils(RowId(int(name)), one.record, sample, fields)
+    def taker(
+        self, gone: "Iterable[Deleted]", segment: SegmentId, fields: tuple[Field, ...]
+    ) -> "Callable[[str], Deleted | None]":
+        """Tells which of these DELETEs takes a row of a segment: one that the row was visible to, and that names it."""
+        known, committed = self.segments[segment], self.committed[segment_transaction(segment)]
+        written = {one.field for one in known.statistics}
+        later = [one for one in gone if (one.began, one.record.number) > (committed, known.deletes)]
+        return lambda name: next((one for one in later if fulfils(RowId(int(name)), one.record, written, fields)), None)
+
+    def rows(
+        self, oracle: Oracle, table: ObjectId, at: Revision, gone: "list[Deleted]", fields: tuple[Field, ...]
+    ) -> "Iterator[tuple[str, int, Deleted | None]]":
+        """The rows of the segments of a revision: how often each is there, and what has taken it, of what is `gone`."""
+        for one in oracle.history.segments_at(at, table):
+            taker = self.taker(gone, one.id, fields)
+            for name, count in self.placed.get(one.id, {}).items():
+                yield name, count, taker(name)
 
 
 class Deleted(NamedTuple):
@@ -92,6 +109,12 @@ def check(oracle: Oracle) -> str | None:
     visible = oracle.recall(Visible).follow(oracle)
     if visible.wrong is not None:
         return visible.wrong
+    for ended in oracle.of(WriteEnded):
+        if ended.committed is not (ended.transaction in visible.committed):
+            told = "committed" if ended.committed else "not committed"
+            return f"a client was told that write transaction {ended.transaction} is {told}, which is not so"
+        if not ended.committed:
+            visible.aborted.add(ended.transaction)
     for news in oracle.of(Passed):
         wrong = _batch(oracle, visible, news)
         if wrong is not None:
@@ -135,17 +158,57 @@ def _segments(visible: Visible, news: Committed) -> str | None:
             return f"segment {record.id} is visible a second time"
         if visible.committed.get(transaction) != news.revision:
             return f"segment {record.id} is visible, its write is committed at {visible.committed.get(transaction)}"
-        visible.segments.add(record.id)
-        visible.samples.setdefault(transaction, record)
+        visible.segments[record.id] = record
         rows[transaction] += record.rows
     for record in news.written(TransactionRecord):
         ends_here = visible.committed.get(record.id) == news.revision
         if ends_here and record.rows != rows[record.id]:
             return f"write transaction {record.id} says {record.rows} rows, its segments have {rows[record.id]}"
         meant = visible.meant.get(record.id)
-        if ends_here and meant is not None and record.rows != meant.rows.total():
-            return f"write transaction {record.id} has {record.rows} rows, its client wrote {meant.rows.total()}"
+        due = record.rows if meant is None else meant.rows.total() + meant.kept
+        if ends_here and record.rows != due:
+            return f"write transaction {record.id} has {record.rows} rows, its client wrote {due}"
     return None
+
+
+def _leaving(oracle: Oracle, visible: Visible, news: Committed) -> str | None:
+    gone = {one.id: one.table for one in news.deleted(SegmentRecord)}
+    for record in news.written(TransactionRecord):
+        meant = visible.meant.get(record.id)
+        if meant is None or visible.committed.get(record.id) != news.revision:
+            continue
+        left = meant.replaces - gone.keys()
+        if left:
+            return f"write transaction {record.id} is committed, {len(left)} segments that it replaces are still there"
+        gone = {one: table for one, table in gone.items() if one not in meant.replaces}
+    for one, table in gone.items():
+        if oracle.history.record_at(news.revision, keys.table(table)) is not None:
+            return f"segment {one} of table {table} has left the manifest, and no write replaces it"
+    return None
+
+
+def _replaced(oracle: Oracle, visible: Visible, news: Committed) -> str | None:
+    """Compares the rows before and after a write that replaces some."""
+    for record in news.written(TransactionRecord):
+        meant = visible.meant.get(record.id)
+        if meant is None or meant.where is None or visible.committed.get(record.id) != news.revision:
+            continue
+        due, found = Counter(meant.rows), Counter[str]()
+        before = oracle.history.at_most(Revision(news.revision - 1))
+        for name, count in _left(oracle, visible, meant.table, before):
+            due[name] += 0 if is_within(RowId(int(name)), meant.where) else count
+        for name, count in _left(oracle, visible, meant.table, news.revision):
+            found[name] += count
+        if due != found:
+            lost, added = sorted((due - found).elements()), sorted((found - due).elements())
+            return f"write transaction {record.id} replaces rows: {lost[:3]} are lost, {added[:3]} too many"
+    return None
+
+
+def _left(oracle: Oracle, visible: Visible, table: ObjectId, at: Revision) -> Iterator[tuple[str, int]]:
+    """The rows that are visible at a revision."""
+    rows = visible.rows(oracle, table, at, visible.gone(table, at), fields_at(oracle, table, at))
+    return ((name, count) for name, count, taken in rows if taken is None)
 
 
 def _deletes(visible: Visible, news: Committed) -> str | None:
@@ -171,13 +234,15 @@ def fields_at(oracle: Oracle, table: ObjectId, at: Revision) -> tuple[Field, ...
 
 def _batch(oracle: Oracle, visible: Visible, news: Passed) -> str | None:
     at = news.outcome.view.revision
-    gone = visible.gone(news.table, at)
-    if not gone:
+    if not news.rows:
         return None
-    fields = fields_at(oracle, news.table, at)
+    segment = news.segment
+    if segment is None or visible.committed.get(segment_transaction(segment), Revision(at + 1)) > at:
+        return f"{news.rows[0]} of segment {segment}, which is not committed,"
+    gone = visible.gone(news.table, at)
+    taker = visible.taker(gone, segment, fields_at(oracle, news.table, at) if gone else ())
     for row in news.rows:
-        transaction = visible.writes[str(row)]
-        taking = next((one for one in gone if visible.takes(one, str(row), transaction, fields)), None)
+        taking = taker(str(row))
         if taking is not None:
             return f"{row}, which DELETE {taking.record.number} had taken at {taking.began},"
     return None

@@ -1,14 +1,16 @@
 """Writes that replace rows: what their plans name, and what their commits compare."""
 
+import msgspec
 import pytest
 
+from leasehold.core.data.replacement import begun_by, still_there
 from leasehold.core.data.scan_plan import plan_scan
 from leasehold.core.ddl import finish, roll_back
 from leasehold.core.words.messages import FieldFilter, Filter, PlanScan
 from leasehold.core.words.statements import Literal, TableName
 from leasehold.errors import NotFound, Refused
 from leasehold.limits.statements import REPLACED_VALUES_MAX
-from tests.unit.core.catalog_words import drop_column, hex_128
+from tests.unit.core.catalog_words import drop_column, hex_128, rename
 from tests.unit.core.data.write_words import (
     TABLE,
     W2,
@@ -143,6 +145,34 @@ def test_conditions_that_no_leader_has_planned_are_refused(base, values):
     with pytest.raises(Refused) as caught:
         commit(base, new(4), replaces=(MIDDLE,), where=odd)
     assert caught.value.code == "BAD_MESSAGE"
+
+
+def test_what_was_there_at_the_first_plan_is_there_at_the_second(base):
+    first = plan_scan(asked(*FIVE), base.catalog)
+    begun = begun_by(first, asked(*FIVE).where)
+    assert begun.seen == ids(MIDDLE)
+    assert still_there(begun, first, first.facts) == first
+    run(base, rename("b", "c"))
+    again = plan_scan(asked(*FIVE), base.catalog)
+    assert still_there(begun, again, first.facts) == again
+    base.commit(commit(base, segment(7, transaction=W2, statistics=bounds(a=(4, 6), b=(1, 9))), where=None))
+    more = plan_scan(asked(*FIVE), base.catalog)
+    with pytest.raises(Refused, match="further ones were added"):
+        still_there(begun, more, first.facts)
+    old_ones = still_there(msgspec.structs.replace(begun, isolation="snapshot"), more, first.facts)
+    assert {one.id for one in old_ones.segments} == ids(MIDDLE)
+
+
+def test_conditions_that_are_about_another_column_since_a_rename_are_a_conflict(base):
+    """The new rows were held against the column that had the name when the write began."""
+    first = plan_scan(asked(*FIVE), base.catalog)
+    begun = begun_by(first, asked(*FIVE).where)
+    run(base, rename("a", "c"))
+    run(base, rename("b", "a"))
+    again = plan_scan(asked(*FIVE), base.catalog)
+    with pytest.raises(Refused, match="columns of its conditions were renamed") as caught:
+        still_there(msgspec.structs.replace(begun, seen=frozenset()), again, first.facts)
+    assert caught.value.code == "CONFLICT"
 
 
 def test_what_is_no_column_is_refused(base):
