@@ -5,6 +5,8 @@ from tests.mutants.patch import Edit
 
 UNIT = "tests/unit/core/data/test_commit.py"
 SEALS = "tests/unit/core/data/test_commit_seals.py"
+REPLACEMENT = "tests/unit/core/data/test_replacement.py"
+OVERWRITES = "tests/sim/test_overwrites.py::test_every_invariant_holds_while_clients_replace_the_rows_of_each_other"
 SEGMENTS = "tests/unit/core/catalog/test_table_segments.py"
 
 MUTANTS = (
@@ -49,6 +51,44 @@ MUTANTS = (
         rule="a commit makes all segments visible in one revision",
         edits=(Edit("commit_transaction", "sorted({*buckets, *(one.bucket for one in request.replaces)})", "...[:1]"),),
         hunters=(f"{UNIT}::test_a_commit_shows_all_segments_and_ends_the_transaction_at_once",),
+    ),
+    Mutant(
+        name="rows that were added meanwhile beside those that replace them",
+        invariant="INV-WRITE-2",
+        rule="a commit that replaces rows by conditions takes all rows that fulfil them by then",
+        edits=(Edit("commit_transaction", "check_covered(request, table, catalog)", ""),),
+        hunters=(
+            f"{REPLACEMENT}::test_rows_that_were_added_meanwhile_are_a_conflict_where_they_are_covered",
+            OVERWRITES,
+        ),
+    ),
+    Mutant(
+        name="old rows beside those that replace them",
+        invariant="INV-WRITE-2",
+        rule="a commit takes what it replaces out of the manifest in the revision that adds the new rows",
+        edits=(Edit("commit_transaction", "[*taken_out]", "[]"),),
+        hunters=(f"{REPLACEMENT}::test_old_rows_go_and_new_rows_come_in_one_transaction", OVERWRITES),
+    ),
+    Mutant(
+        name="deleted rows back with those that are kept",
+        invariant="INV-WRITE-2",
+        rule="a commit that replaces rows compares that none was deleted since they were read",
+        edits=(
+            Edit(
+                "commit_transaction",
+                "replacing(request, table, catalog)",
+                "replacing(msgspec.structs.replace(request, deletes=table.deletes), table, catalog)",
+            ),
+        ),
+        hunters=(f"{REPLACEMENT}::test_rows_that_were_taken_meanwhile_are_found", OVERWRITES),
+    ),
+    Mutant(
+        name="conditions on another column since a rename",
+        invariant="INV-WRITE-2",
+        rule="a write replaces rows by the columns that its new rows were held against",
+        edits=(Edit("still_there", "[one.field.id for one in plan.where] != chosen", "False"),),
+        hunters=(f"{REPLACEMENT}::test_conditions_that_are_about_another_column_since_a_rename_are_a_conflict",),
+        unseen="two columns of a random cluster have the same values",
     ),
     Mutant(
         name="a write by the facts of a lost state",

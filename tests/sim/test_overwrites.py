@@ -25,7 +25,9 @@ from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Writte
 from tests.few import few
 from tests.sim.data_words import ALWAYS_ONE, TABLE, Ground, Over, simulate
 
-SECONDS = 16
+DELETES = 25
+RECENT = 6
+"""Deleted are rows of so many writes."""
 APPENDS = Habits(tasks_max=2, pause_max_ns=300 * MILLISECOND_NS)
 OVERWRITES = Habits(tasks_max=2, pause_max_ns=300 * MILLISECOND_NS, overwrites=0.7, takes_all=0.1)
 
@@ -110,11 +112,11 @@ class Contest:
             SimulatedReader(**common(f"r{n}"), think_ns=n, on_scanned=self.scanned) for n in (0, 20 * MILLISECOND_NS)
         ]
         tasks = [group.create_task(one.run([TABLE])) for one in clients]
-        for _ in range(SECONDS // 2):
-            await asyncio.sleep(2 * self.random.random() + 1)
-            if self.wrote:
-                low = self.random.choice(sorted(self.wrote[-1].rows) or ["1"])
-                await cluster.sql(f"DELETE FROM {TABLE} WHERE a = {low}")
+        for _ in range(DELETES):
+            await asyncio.sleep(self.random.random())
+            written = [row for one in self.wrote[-RECENT:] for row in one.rows]
+            if written:
+                await cluster.sql(f"DELETE FROM {TABLE} WHERE a = {self.random.choice(written)}")
         for one in tasks:
             one.cancel()
         await asyncio.wait(tasks)
