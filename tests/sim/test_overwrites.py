@@ -163,7 +163,7 @@ def contest(seed: int) -> Contest:
     return found[0]
 
 
-@pytest.mark.parametrize("seed", few(2, range(1, 9)))
+@pytest.mark.parametrize("seed", few(2, (1, *range(3, 9))))
 def test_every_invariant_holds_while_clients_replace_the_rows_of_each_other(seed: int) -> None:
     one = contest(seed)
     committed = {each.transaction for each in one.written if each.fate is WriteFate.COMMITTED}

@@ -337,8 +337,8 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 def _range(column: str, low: int, high: int) -> tuple[Filter, ...]:
-    bounds = ((">=", low), ("<=", high))
-    return tuple(Filter(column=column, operator=one, values=(Literal("number", str(at)),)) for one, at in bounds)
+    first, last = ((Literal("number", str(one)),) for one in (low, high))
+    return (Filter(column=column, operator=">=", values=first), Filter(column=column, operator="<=", values=last))
 
 
 def _by_bucket(rows: Sequence[RowId], buckets: int) -> list[tuple[BucketNumber, tuple[ReplicaBatch, ...]]]:
