@@ -295,12 +295,8 @@ class _Methods(grpc.GenericRpcHandler):
             patience_ns=FLIGHT_SCANS_PATIENCE_NS,
             now_ns=watch.now_ns,
         )
-        self._served: dict[str, _Serve] = {
-            "DoGet": self._get,
-            "DoPut": self._put,
-            "DoAction": self._act,
-            "ListActions": self._list_actions,
-        }
+        served = {"DoGet": self._get, "DoPut": self._put, "DoAction": self._act, "ListActions": self._list_actions}
+        self._served: dict[str, _Serve] = served
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
         """The handler of a call; None for what is not of Flight."""
