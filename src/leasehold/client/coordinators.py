@@ -310,7 +310,6 @@ class Coordinators:
     ) -> TransactionFacts:
         """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes, and
         `Unreachable` if no coordinator has taken it. `may_be_taken`: an earlier call may have sent the same.
-
         The segments that it `replaces` go at the same moment; `deletes` is then that of the plan of the rewrite. If it
         `forgets`, these segments are lost, and nothing takes their place. `covers` as in `CommitTransaction`.
         """

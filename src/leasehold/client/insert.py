@@ -4,14 +4,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from leasehold.client.columns import field_named
 from leasehold.core.ddl.origin import hash_text
 from leasehold.core.words.literals import fit
 from leasehold.core.words.messages import Rows
-from leasehold.core.words.nearest import nearest
 from leasehold.core.words.records import Field
-from leasehold.core.words.statements import fold
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import NotFound
 from leasehold.ids import StatementId, TransactionId
 from leasehold.sql.insert import InsertRows, column_count, read_insert
 from leasehold.storage.schema import arrow_type, scalar
@@ -46,14 +43,3 @@ def _values(asked: InsertRows, fields: tuple[Field, ...], name: str) -> pa.Table
         texts = (fit(row[place], field.type, column=field.name) for row in asked.rows)
         columns.append(pa.array([scalar(one, field.type).as_py() for one in texts], arrow_type(field.type)))
     return pa.table(columns, names=[field.name for field in chosen])
-
-
-def field_named(column: str, fields: tuple[Field, ...], name: str) -> Field:
-    """The column of the table `name`, in any case. Raises `NotFound` with code NO_SUCH_COLUMN."""
-    for field in fields:
-        if fold(field.name) == fold(column):
-            return field
-    known = ", ".join(field.name for field in fields)
-    meant = nearest(column, (field.name for field in fields))
-    hint = f"{meant} it has {known}".lstrip()[:500]
-    raise NotFound(f"table {name} has no column {column}", code=ErrorCode.NO_SUCH_COLUMN, hint=hint)

@@ -12,8 +12,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leasehold.client.columns import field_named
 from leasehold.client.coordinators import aborted_on_error
-from leasehold.client.insert import field_named
 from leasehold.client.not_written import not_written, writing_nothing
 from leasehold.client.rewrite import CHANGED
 from leasehold.core.data.replacement import Isolation, Overwrite, begun_by, conflict, replaced_by, still_there
@@ -61,7 +61,7 @@ class Overwritten(msgspec.Struct, frozen=True, kw_only=True):
     """The first revision that shows the new rows, and the first without the old ones."""
 
 
-class Prepared(NamedTuple):
+class PreparedOverwrite(NamedTuple):
     """All that an overwrite needs for its commit besides the new rows."""
 
     replaces: tuple[Replaced, ...] = ()
@@ -125,14 +125,14 @@ def prepare_overwrite(
     begun: Overwrite,
     revision: Revision,
     values: Iterable[str] = (),
-) -> Prepared:
+) -> PreparedOverwrite:
     """Stages the rows that the write keeps, in its transaction, opened at `revision`. Call it when all new rows are
     staged; `values` are those of `begun.by` in them, as `values_of` gives them. Raises `Refused` with code CONFLICT if
     the replaced rows have changed since it began, and as a scan and an append do."""
     if begun.by is not None:
         listed = sorted(set(values))
         if not listed:
-            return Prepared()  # no new rows, so nothing is replaced
+            return PreparedOverwrite()  # no new rows, so nothing is replaced
         kind = "boolean" if begun.by.type == "BOOLEAN" else "string" if begun.by.type in _TEXTS else "number"
         chosen = tuple(SqlLiteral(kind, one) for one in listed)
         where = (*begun.where, Filter(column=begun.by.name, operator="IN", values=chosen))
@@ -142,7 +142,7 @@ def prepare_overwrite(
         plan = still_there(begun, _planned(cluster, facts.name, where), facts)
         _check_few(replaced_by(plan), facts.name)
         kept = cluster.stage(plan.facts, transaction, _kept(cluster, plan), max(revision, plan.facts.revision))
-    return Prepared(
+    return PreparedOverwrite(
         replaces=replaced_by(plan),
         deletes=plan.deletes,
         covers=plan.where if begun.isolation == "serializable" else None,
@@ -155,7 +155,7 @@ def commit_overwrite(
     facts: TableFacts,
     transaction: TransactionId,
     staged: Iterable[StagedSegment],
-    prepared: Prepared,
+    prepared: PreparedOverwrite,
 ) -> Overwritten:
     """Commits the `staged` rows of a transaction in place of those that it replaces. Raises as `prepare_overwrite`, and
     as an append."""

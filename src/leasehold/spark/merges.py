@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster, conditions
-from leasehold.client.insert import field_named
+from leasehold.client.columns import field_named
 from leasehold.client.overwrite import begin_overwrite
 from leasehold.core.words.literals import render, render_instant
 from leasehold.core.words.messages import TableFacts

@@ -97,7 +97,7 @@ def written_table(options: Mapping[str, str]) -> str:
     return table_of(options)
 
 
-class Replacing(NamedTuple):
+class OverwriteOptions(NamedTuple):
     """What a write replaces, as its options say."""
 
     where: tuple[Filter, ...]
@@ -109,7 +109,7 @@ class Replacing(NamedTuple):
         return begin_overwrite(cluster, name, self.where, self.isolation, self.by)
 
 
-def replacing(options: Mapping[str, str], *, overwrites: bool) -> Replacing | Overwrite | None:
+def replacing(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptions | Overwrite | None:
     """None for a write that adds rows. Raises `BadSettings`, and as `conditions`."""
     given = next((one for one in _OVERWRITING if options.get(one) is not None), None)
     if not overwrites:
@@ -127,7 +127,7 @@ def replacing(options: Mapping[str, str], *, overwrites: bool) -> Replacing | Ov
             hint='add .option("overwriteMode", "dynamic").option("by", "day")',
         )
     isolation = options.get(ISOLATION_OPTION, ISOLATIONS[0])
-    return Replacing(conditions(options.get(REPLACE_WHERE_OPTION)), cast("Isolation", isolation), by)
+    return OverwriteOptions(conditions(options.get(REPLACE_WHERE_OPTION)), cast("Isolation", isolation), by)
 
 
 def asked(options: Mapping[str, str]) -> Asked:

@@ -25,7 +25,7 @@ from leasehold.spark.options import (
     CREDENTIALS_OPTION,
     PASSWORD_OPTION,
     USER_OPTION,
-    Replacing,
+    OverwriteOptions,
     replacing,
     written_table,
 )
@@ -88,7 +88,7 @@ class LeaseholdSource(DataSource):
             replaced = replacing(self.options, overwrites=overwrite)
             facts = cluster.facts(table)
             check_writable(schema, facts.fields, table=facts.name)
-            begun = replaced.begin(cluster, facts.name) if isinstance(replaced, Replacing) else replaced
+            begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)
             with aborted_on_error(cluster, facts, transaction):

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.insert import field_named
+from leasehold.client.columns import field_named
 from leasehold.client.past import AsOf
 from leasehold.core.words.messages import Receipt, Rows
 from leasehold.core.words.records import Field
