@@ -20,6 +20,8 @@ from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.repeated_lines import RepeatedLines
 
+log = logging.getLogger(__name__)
+
 
 def report_callbacks(faults: "asyncio.Queue[BaseException]") -> None:
     """Puts what a timer raises into `faults`. asyncio would only log it, and the process would wait for ever."""
@@ -91,8 +93,15 @@ async def serve_until_stopped(
         group.create_task(gossip.run())
     rotation.start(group)
     told = asyncio.Event()
-    for number, heed in ((signal.SIGTERM, told.set), (signal.SIGINT, told.set), (signal.SIGHUP, rotation.look)):
-        asyncio.get_running_loop().add_signal_handler(number, heed)
+
+    def stop(number: signal.Signals) -> None:
+        log.info("stopping, as told by %s", number.name)
+        told.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    loop.add_signal_handler(signal.SIGHUP, rotation.look)
     systemd.ready()
     await told.wait()
     systemd.stopping()
