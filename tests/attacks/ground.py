@@ -8,7 +8,7 @@ the end of an attack:
 | must hold | how it is seen |
 | --- | --- |
 | no process ended | by its pid |
-| no node was fenced | a node logs each first grant after a lapse |
+| no node was fenced, unless all starved | a node logs each first grant after a lapse |
 | no process grew by GROWN_BYTES_MAX | resident memory, sampled |
 | no process grew by GROWN_BY_ALL_BYTES_MAX since before the first attack | the same |
 | no log grew by LOGGED_BYTES_MAX | the size of each process's log |
@@ -52,6 +52,8 @@ GROWN_BY_ALL_BYTES_MAX: Final = GROWN_BYTES_MAX + 64 * 1024 * 1024
 """Since before the first attack. The further bytes are for what allocators keep."""
 LOGGED_BYTES_MAX: Final = 64 * 1024
 SHARE_MIN: Final = 0.1
+STARVED_SHARE: Final = 0.12
+"""With less of a processor a node may lose its lease without any attack: of 3 s it runs for a third of one."""
 SAMPLE_NS: Final = 50_000_000
 ROUNDS_BEFORE: Final = 3
 ROUNDS_DURING: Final = 2
@@ -239,7 +241,7 @@ class Ground:
             served_ns_max=served_ns_max,
         )
         figures.record()
-        assert figures.fenced == 0, "a node was fenced"
+        assert figures.fenced == 0 or share < STARVED_SHARE, "a node was fenced"
         assert max(grown.values()) < GROWN_BYTES_MAX, f"memory grew by {grown} bytes"
         by_all = figures.by_all_bytes
         assert max(by_all.values()) < grown_by_all_max, f"memory grew by {by_all} bytes since the first attack"
