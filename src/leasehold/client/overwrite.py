@@ -6,7 +6,7 @@ What else may have changed meanwhile is decided by two plans and by the commit (
 
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 import msgspec
 import pyarrow as pa
@@ -41,7 +41,7 @@ from leasehold.wire.clock import sleep_ns
 if TYPE_CHECKING:
     from leasehold.client.cluster import Cluster
 
-ISOLATIONS: Final = ("serializable", "snapshot")
+ISOLATIONS: Final[tuple[Isolation, ...]] = get_args(Isolation)
 _TEXTS: Final = frozenset({"STRING", "DATE", "TIMESTAMP"})
 """Types whose values are written as texts."""
 _INEXACT: Final = frozenset({"FLOAT", "DOUBLE", "BINARY"})
@@ -127,7 +127,7 @@ def prepare_overwrite(
     values: Iterable[str] = (),
 ) -> PreparedOverwrite:
     """Stages the rows that the write keeps, in its transaction, opened at `revision`. Call it when all new rows are
-    staged; `values` are those of `begun.by` in them, as `values_of` gives them. Raises `Refused` with code CONFLICT if
+    staged; `values` are those of `begun.by` in them, as `new_rows` gives them. Raises `Refused` with code CONFLICT if
     the replaced rows have changed since it began, and as a scan and an append do."""
     if begun.by is not None:
         listed = sorted(set(values))
@@ -140,10 +140,11 @@ def prepare_overwrite(
         where = begun.where
     with _conflicts(facts):
         plan = still_there(begun, _planned(cluster, facts.name, where), facts)
-        _check_few(replaced_by(plan), facts.name)
+        replaces = replaced_by(plan)
+        _check_few(replaces, facts.name)
         kept = cluster.stage(plan.facts, transaction, _kept(cluster, plan), max(revision, plan.facts.revision))
     return PreparedOverwrite(
-        replaces=replaced_by(plan),
+        replaces=replaces,
         deletes=plan.deletes,
         covers=plan.where if begun.isolation == "serializable" else None,
         kept=kept,

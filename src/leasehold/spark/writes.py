@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from pyspark.sql import DataFrame
 
@@ -19,7 +19,7 @@ from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
 
 Mode: TypeAlias = Literal["append", "overwrite"]
-_MODES: Final = ("append", "overwrite")
+_MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 
 def write(
@@ -38,8 +38,8 @@ def write(
 
     With mode "overwrite" they take the place of all rows of the table; with conditions `where` of those that fulfil
     them; with a column `by` of those whose value of it occurs in the frame. `isolation` is as in
-    `client.overwrite.Overwrite`; the rest is as in `table`. Raises `BadSettings`, `Unauthenticated`, `Unreachable`, and
-    Spark's errors, whose text has the code: CONFLICT, OUTSIDE_REPLACED, ROWS_DO_NOT_FIT, NOT_FOUND ..
+    `core.data.replacement.Overwrite`; the rest is as in `table`. Raises `BadSettings`, `Unauthenticated`,
+    `Unreachable`, and Spark's errors, whose text has the code: CONFLICT, OUTSIDE_REPLACED, ROWS_DO_NOT_FIT ..
     """
     spark = frame.sparkSession
     if mode not in _MODES:

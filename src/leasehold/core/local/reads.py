@@ -74,7 +74,7 @@ class LocalReads:
 
     def prove(self, request: AskLocalProof) -> LocalProof:
         """Where the proof is. Reading it needs the rights of the node's own user. Raises `Fenced`, and
-        `Unauthenticated` to whoever is no user."""
+        `Unauthenticated` if the caller is no user."""
         check_cluster(self._serving, request.cluster_id)
         _user(request.login, self._requests.guarded(_NOWHERE).view)
         return LocalProof(path=self._links.prove())
