@@ -95,17 +95,20 @@ class _Processors:
 
     def share(self) -> float:
         """Others on this machine, and the attackers, had the rest. At least SHARE_MIN."""
-        ran_ns, waited_ns = (now - before for now, before in zip(self._times(), self._before, strict=True))
+        ran_ns = waited_ns = 0
+        for pid, (ran, waited) in self._times().items():
+            ran_before, waited_before = self._before[pid]
+            ran_ns, waited_ns = ran_ns + ran - ran_before, waited_ns + waited - waited_before
         return max(SHARE_MIN, ran_ns / max(1, ran_ns + waited_ns))
 
-    def _times(self) -> tuple[int, int]:
-        """How long all of them have run, and have waited for a processor, in ns."""
-        ran_ns = waited_ns = 0
+    def _times(self) -> dict[int, tuple[int, int]]:
+        """How long each of them that has not ended has run, and has waited for a processor, in ns."""
+        found: dict[int, tuple[int, int]] = {}
         for pid in self._pids:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-                ran_ns, waited_ns = ran_ns + int(ran), waited_ns + int(waited)
-        return ran_ns, waited_ns
+                found[pid] = int(ran), int(waited)
+        return found
 
 
 class Ground:
@@ -207,10 +210,12 @@ class Ground:
         kept: bool = False,
         grown_by_all_max: int = GROWN_BY_ALL_BYTES_MAX,
         served_ns_max: int = SERVED_NS_MAX,
+        starved_share: float = STARVED_SHARE,
     ) -> Generator[None]:
         """The attack runs inside; what must hold is checked at the end of it. `kept` lets the honest client keep its
         connections from before the attack. Since the first attack no process may have grown by `grown_by_all_max`
-        bytes. A request may take `served_ns_max`: the attack says why, if that is more than SERVED_NS_MAX."""
+        bytes. A request may take `served_ns_max`: the attack says why, if that is more than SERVED_NS_MAX. A node may
+        be fenced where the processes ran for less than `starved_share` of the time in which they were ready to."""
         lapses, logged_bytes = self._lapses(), self._logged_bytes()
         one_round = partial(self._honest.round, self._new_table(), self.files, kept=kept)
         before = [one_round() for _ in range(ROUNDS_BEFORE)]
@@ -241,7 +246,7 @@ class Ground:
             served_ns_max=served_ns_max,
         )
         figures.record()
-        assert figures.fenced == 0 or share < STARVED_SHARE, "a node was fenced"
+        assert figures.fenced == 0 or share < starved_share, "a node was fenced"
         assert max(grown.values()) < GROWN_BYTES_MAX, f"memory grew by {grown} bytes"
         by_all = figures.by_all_bytes
         assert max(by_all.values()) < grown_by_all_max, f"memory grew by {by_all} bytes since the first attack"

@@ -18,7 +18,7 @@ def test_memory_that_several_attacks_keep_is_noticed(ground: Ground) -> None:
 
 
 def test_a_node_that_was_fenced_is_noticed(ground: Ground) -> None:
-    with pytest.raises(AssertionError, match="a node was fenced"), ground.attacked():
+    with pytest.raises(AssertionError, match="a node was fenced"), ground.attacked(starved_share=0):
         name = ground.cluster.names()[-1]
         ground.cluster.kill(name)
         ground.cluster.restart(name)
