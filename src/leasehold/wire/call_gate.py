@@ -10,7 +10,9 @@ them.
 | is read | its first message has come | while others wait, once it has been read for `patience_ns`; or for `turn_ns`, if its peer has several calls inside and another peer waits that has none |
 | is decided on | the server has taken or refused it | never |
 
-Peers take turns: room goes to the peer with the fewest calls inside, and to its calls in order of arrival.
+Peers take turns: room goes to the peer with the fewest calls inside, and to its calls in order of arrival. A peer is an
+address, or a user who is known. Scans of users are decided on inside the gate too: hundreds of threads that read the
+vault at once would wait for each other.
 """  # noqa: E501 a row of a table is one line
 
 import threading

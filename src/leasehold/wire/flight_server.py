@@ -110,14 +110,14 @@ class _Call:
         self._requests = requests
         self._gate = gate
 
-    def first(self, most_bytes: int) -> bytes:
-        """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too
-        many others begin."""
-        if not self._gate.enter(self.watched, self.peer):
+    def first(self, most_bytes: int, *, is_decided_inside: bool = False) -> bytes:
+        """The message that a call begins with; a stranger's call, or one that `is_decided_inside`, then has to be
+        `taken`. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too many others begin."""
+        if not self._gate.enter(self.watched, self.user or self.peer):
             raise _too_many("calls begin at this node at once")
         with self.watched.opening():
             message = self._next()
-        if self.user is not None:
+        if self.user is not None and not is_decided_inside:
             self._gate.leave(self.watched)
         else:
             self._gate.has_read(self.watched)
@@ -345,7 +345,7 @@ class _Methods(grpc.GenericRpcHandler):
                 call.taken()
 
     def _get(self, call: _Call) -> Iterator[bytes]:
-        ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
+        ticket = read_fields(call.first(TICKET_BYTES_MAX, is_decided_inside=True)).get(1, b"")
         outgoing = self._service.get(bytes(ticket), call.caller)
         call.taken()
         yield write_schema(outgoing.schema)

@@ -25,7 +25,6 @@ _LOOKS_PER_PATIENCE: Final = 4
 
 
 class _Waiting(NamedTuple):
-    user: str
     size: int
     turn: threading.Event
 
@@ -45,7 +44,8 @@ class ScanRoom:
         self._patience_ns = patience_ns
         self._now_ns = now_ns
         self._lock = threading.Lock()
-        self._waiting: dict[WatchedCall, _Waiting] = {}
+        self._waiting: dict[str, dict[WatchedCall, _Waiting]] = {}
+        """By their users, in order of arrival."""
         self._inside: dict[WatchedCall, _Inside] = {}
 
     def enter(self, call: WatchedCall, user: str, size: int) -> bool:
@@ -53,15 +53,16 @@ class ScanRoom:
         `leave`."""
         turn = threading.Event()
         with self._lock:
-            self._waiting[call] = _Waiting(user, size, turn)
+            self._waiting.setdefault(user, {})[call] = _Waiting(size, turn)
             self._let_in()
-            if len(self._waiting) + len(self._inside) > self._scans_max:
+            if sum(map(len, self._waiting.values())) + len(self._inside) > self._scans_max:
                 self._displace()
         call.at_end(turn.set)
         while not turn.wait(self._patience_ns / _LOOKS_PER_PATIENCE / SECOND_NS):
-            self._hurry()
+            self._hurry(user, call)
         with self._lock:
-            self._waiting.pop(call, None)
+            if call in self._waiting.get(user, ()):
+                self._take(user, call)
             return call in self._inside
 
     def hold(self, call: WatchedCall, size: int) -> None:
@@ -81,47 +82,52 @@ class ScanRoom:
     def _let_in(self) -> None:
         held = sum(one.size for one in self._inside.values())
         while self._waiting:
-            call = self._next()
-            user, size, turn = self._waiting[call]
+            user = self._next()
+            call, (size, _) = next(iter(self._waiting[user].items()))
             if self._inside and held + size > self._bytes_max:
                 return
-            del self._waiting[call]
             self._inside[call] = _Inside(user, size)
             held += size
-            turn.set()
+            self._take(user, call).turn.set()
 
-    def _next(self) -> WatchedCall:
+    def _next(self) -> str:
+        """The user whose oldest scan enters next."""
         scans = Counter(one.user for one in self._inside.values())
-        return min(self._waiting, key=lambda one: scans[self._waiting[one].user])
+        return min(self._waiting, key=lambda user: scans[user])
+
+    def _take(self, user: str, call: WatchedCall) -> _Waiting:
+        taken = self._waiting[user].pop(call)
+        if not self._waiting[user]:
+            del self._waiting[user]
+        return taken
 
     def _displace(self) -> None:
         """Ends the wait of the newest scan of the user with the most scans that wait."""
-        waiting = Counter(one.user for one in self._waiting.values())
-        heaviest = max(waiting.values(), default=0)
-        for call in reversed(self._waiting):
-            if waiting[self._waiting[call].user] == heaviest:
-                self._waiting.pop(call).turn.set()
-                return
+        if self._waiting:
+            heaviest = max(self._waiting, key=lambda user: len(self._waiting[user]))
+            self._take(heaviest, next(reversed(self._waiting[heaviest]))).turn.set()
 
-    def _hurry(self) -> None:
-        """Ends scans that keep the next one waiting, those first whose clients have been silent for longest."""
+    def _hurry(self, user: str, call: WatchedCall) -> None:
+        """Ends scans that keep the next one waiting, those first whose clients have been silent for longest. Only the
+        next one itself looks: hundreds would keep each other from working."""
         late_ns = self._now_ns() - self._patience_ns
         with self._lock:
-            if not self._waiting:
+            waiting = self._waiting.get(user, {})
+            if next(iter(waiting), None) is not call or self._next() != user:
                 return
-            lacking = self._waiting[self._next()].size - self._bytes_max
+            lacking = waiting[call].size - self._bytes_max
             lacking += sum(one.size for one in self._inside.values() if not one.is_ending)
             slow = sorted(
-                (since, number, call)
-                for number, (call, one) in enumerate(self._inside.items())
-                if not one.is_ending and (since := call.idle_since_ns) is not None and since <= late_ns
+                (since, number, silent)
+                for number, (silent, one) in enumerate(self._inside.items())
+                if not one.is_ending and (since := silent.idle_since_ns) is not None and since <= late_ns
             )
             ending: list[WatchedCall] = []
-            for _, _, call in slow:
+            for _, _, silent in slow:
                 if lacking <= 0:
                     break
-                self._inside[call] = found = self._inside[call]._replace(is_ending=True)
+                self._inside[silent] = found = self._inside[silent]._replace(is_ending=True)
                 lacking -= found.size
-                ending.append(call)
-        for call in ending:
-            call.cancel()
+                ending.append(silent)
+        for silent in ending:
+            silent.cancel()

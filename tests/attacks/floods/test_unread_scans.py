@@ -23,7 +23,7 @@ VALUES = 512
 DO_GET = "/arrow.flight.protocol.FlightService/DoGet"
 CONNECTIONS = 4
 """To each node."""
-SCANS = 100
+SCANS = FLIGHT_READS_MAX + 4
 """Of each node."""
 
 
@@ -51,10 +51,9 @@ def repeating_table(ground: Ground) -> None:
 def test_scans_that_nobody_reads(ground: Ground, scale: int, table: str) -> None:
     with ground.connect(READER) as cluster, contextlib.ExitStack() as opened, ground.attacked():
         said = [(CALLER_HEADER, encode(FlightCaller(login=logged_in(cluster))))]
-        count = SCANS if scale == 1 else scale * (FLIGHT_READS_MAX + 4)
         for address, request in reading(cluster, table):
             blob = write_field(1, ticket(request).ticket)
             channels = [opened.enter_context(ground.channel(address)) for _ in range(CONNECTIONS)]
-            for number in range(count):
+            for number in range(scale * SCANS):
                 call = channels[number % CONNECTIONS].unary_stream(DO_GET)(blob, metadata=said)
                 opened.callback(call.cancel)

@@ -16,6 +16,7 @@ from leasehold.wire.flight import from_flight
 from leasehold.wire.flight_server import SERVICE, FlightServer, Incoming, Outgoing
 
 KNOWN = b"known"
+OTHER = b"other"
 KINDS = pa.schema(
     [
         pa.field("k", pa.int64(), nullable=False, metadata={b"PARQUET:field_id": b"1"}),
@@ -61,7 +62,7 @@ class Service:
         pass
 
     def who_calls(self, said: bytes, caller: Caller | None) -> str | None:
-        return "somebody" if said == KNOWN else None
+        return {KNOWN: "somebody", OTHER: "somebody else"}.get(said)
 
     def get(self, ticket: bytes, caller: Caller | None) -> Outgoing:
         self.tickets.append(ticket)

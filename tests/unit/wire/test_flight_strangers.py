@@ -9,10 +9,11 @@ import grpc
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.unit.wire.served_flight import KINDS, KNOWN, Served, call, failure_of, rows, serving, status
+from tests.unit.wire.served_flight import KINDS, KNOWN, OTHER, Served, call, failure_of, rows, serving, status
 
 from leasehold.core.access.callers import Caller
 from leasehold.limits.flight import (
+    FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_PART_BYTES,
     FLIGHT_RECEIVED_BYTES_MAX,
@@ -182,6 +183,47 @@ def test_many_calls_that_begin_at_once_are_all_served(served: Served) -> None:
 
     with ThreadPoolExecutor(200) as pool:
         assert list(pool.map(task, range(200))) == [1] * 200
+
+
+def test_the_tickets_of_a_user_keep_another_one_waiting_for_one_place_alone(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, decided, called = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+    get, who_calls = served.service.get, served.service.who_calls
+
+    def who_is_heard(said: bytes, caller: Caller | None) -> str | None:
+        found = who_calls(said, caller)
+        if said == OTHER:
+            called.set()
+        return found
+
+    def get_in_turn(ticket: bytes, caller: Caller | None) -> Outgoing:
+        found = get(ticket, caller)
+        begun.release()
+        assert decided.acquire(timeout=60)
+        return found
+
+    monkeypatch.setattr(served.service, "get", get_in_turn)
+    monkeypatch.setattr(served.service, "who_calls", who_is_heard)
+    many = 3 * FLIGHT_CALLERS_OPENING_MAX
+    with served.raw() as channel, ThreadPoolExecutor(many + 1) as pool:
+
+        def ask(said: bytes, ticket: bytes) -> list[bytes]:
+            return call(channel, "DoGet", write_field(1, ticket), metadata=[(CALLER_HEADER, said)])
+
+        asked = [pool.submit(ask, KNOWN, b"of many") for _ in range(many)]
+        for _ in range(FLIGHT_CALLERS_OPENING_MAX):
+            assert begun.acquire(timeout=30)
+        asked.append(pool.submit(ask, OTHER, b"of one"))
+        assert called.wait(30)
+        while b"of one" not in served.service.tickets:  # once it waits, the next place is its own
+            decided.release()
+            assert begun.acquire(timeout=30)
+        before = served.service.tickets.index(b"of one")
+        for _ in asked:
+            decided.release()
+        assert all(len(one.result()) == 1 for one in asked)
+    assert before < many, "others of the first user still waited"
 
 
 def test_no_bytes_are_taken_of_calls_that_wait(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
