@@ -11,7 +11,7 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskLocalProof, LocalProof, LocalRenewed, Message, OpenLocal, Place, RenewLocal
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Unreachable
-from leasehold.ids import ClusterId, LoginToken
+from leasehold.ids import ClusterId, LoginToken, Revision
 from leasehold.limits.local import LOCAL_PROOF_CALL_NS
 from leasehold.storage.local_links import FOLDER, PROOF, PROOF_BYTES
 from leasehold.wire.flight import LOCAL, calling, expect, reader_to, within
@@ -33,10 +33,10 @@ class LocalNode(msgspec.Struct, frozen=True, eq=True):
     def at(cls, place: Place, cluster_id: ClusterId, tls: TlsSource | None, login: LoginToken | None) -> "LocalNode":
         return cls(cluster_id, place.address, place.name, tls, login)
 
-    def proof(self) -> tuple[Path, bytes]:
-        """The folder of the node's links, and what proves that it is seen from here. Raises `Refused` with code
-        NOT_LOCAL, and what the node says."""
-        request = AskLocalProof(cluster_id=self.cluster_id, login=self.login)
+    def proof(self, revision: Revision) -> tuple[Path, bytes]:
+        """The folder of the node's links, and what proves that it is seen from here; `revision` shows the login. Raises
+        `Refused` with code NOT_LOCAL, and what the node says."""
+        request = AskLocalProof(cluster_id=self.cluster_id, login=self.login, revision=revision)
         path = Path(self.ask(request, LocalProof, LOCAL_PROOF_CALL_NS).path)
         try:
             if (path.parent.name, path.name) != (FOLDER, PROOF):

@@ -300,7 +300,7 @@ class _Opening:
 
     def _open_at(self, place: Place) -> None:
         node = LocalNode.at(place, self._plan.facts.cluster_id, self._tls, self._login)
-        root, proof = node.proof()
+        root, proof = node.proof(self._revision)
         wanted = self._held(place.node)
         for start in range(0, len(wanted), LOCAL_SEGMENTS_MAX):
             self._open_some(node, root, proof, wanted[start : start + LOCAL_SEGMENTS_MAX])

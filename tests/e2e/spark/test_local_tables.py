@@ -17,6 +17,7 @@ from leasehold.client import local_opens
 from leasehold.client.cluster import Cluster
 from leasehold.client.local_calls import LocalNode
 from leasehold.errors import BadSettings, LeaseholdError, NotFound, Refused
+from leasehold.ids import Revision
 from leasehold.spark import executors, held_frames, last_plan, local_tables, table
 from leasehold.spark.executors import all_see
 from leasehold.storage.local_links import FOLDER, PROOF
@@ -243,7 +244,7 @@ def test_a_disk_that_makes_no_links_is_told_once(
 
     facts = cluster.plan(NAME).facts
     for place in facts.places:
-        LocalNode.at(place, facts.cluster_id, cluster.tls, None).proof()
+        LocalNode.at(place, facts.cluster_id, cluster.tls, None).proof(Revision(0))
     with TemporaryDirectory(dir="/dev/shm") as elsewhere, caplog.at_level(logging.WARNING, "leasehold.spark"):
         moved = []
         for name in ("node-1", "node-2"):

@@ -72,10 +72,11 @@ class LocalReads:
         self._take_away(lambda: self._opens.time_passed(now_ns))
         await self._links.delete()
 
-    def prove(self, request: AskLocalProof) -> LocalProof:
-        """Where the proof is. Reading it needs the rights of the node's own user. Raises `Fenced`, and
-        `Unauthenticated` if the caller is no user."""
+    async def prove(self, request: AskLocalProof) -> LocalProof:
+        """Where the proof is. Reading it needs the rights of the node's own user. Raises `Fenced`, `Unauthenticated` if
+        the caller is no user, and as `until_shown`."""
         check_cluster(self._serving, request.cluster_id)
+        await self._requests.until_shown(request.revision, _NOWHERE)
         _user(request.login, self._requests.guarded(_NOWHERE).view)
         return LocalProof(path=self._links.prove())
 

@@ -178,7 +178,7 @@ class NodeFlight:
         check_caller(request, caller, self._published.view)
         match request:
             case messages.AskLocalProof():
-                return self._local.prove(request)
+                return run(self._local.prove(request))
             case messages.OpenLocal():
                 return run(self._local.open(request))
             case messages.RenewLocal():

@@ -18,7 +18,7 @@ from leasehold.core.local.reads import check_asked
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskLocalProof
 from leasehold.core.words.records import HorizonRecord, Right, SegmentFormat
-from leasehold.ids import ClusterId, SegmentId
+from leasehold.ids import ClusterId, Revision, SegmentId
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.storage import local_links
@@ -123,8 +123,17 @@ def test_who_may_not_read_the_table_opens_nothing(pair: Cluster) -> None:
 def test_who_is_no_user_does_not_hear_where_files_are(pair: Cluster) -> None:
     settle(pair, right(pair, Right.SELECT))
     place = pair.facts().places[0]
-    assert refused(LocalNode.at(place, CLUSTER, None, None).proof) == "UNAUTHENTICATED"
-    assert LocalNode.at(place, CLUSTER, None, TOKEN).proof()[0].name == "local"
+    assert refused(lambda: LocalNode.at(place, CLUSTER, None, None).proof(Revision(0))) == "UNAUTHENTICATED"
+    assert LocalNode.at(place, CLUSTER, None, TOKEN).proof(Revision(0))[0].name == "local"
+
+
+def test_a_login_that_a_node_does_not_show_yet_is_waited_for(pair: Cluster) -> None:
+    place = pair.facts().places[0]
+    settle(pair, right(pair, Right.SELECT))
+    asked, later = LocalNode.at(place, CLUSTER, None, TOKEN), Revision(pair.catalog.revision + 1)
+    assert refused(lambda: asked.proof(later)) == "TIMED_OUT"
+    pair.change([])
+    assert asked.proof(later)[0].name == "local"
 
 
 def opening_node(made: Cluster) -> Any:
@@ -192,7 +201,7 @@ def test_where_no_links_can_be_made_all_is_left_out(
 def test_a_reader_of_another_file_system_opens_nothing(pair: Cluster, content: bytes) -> None:
     facts = pair.plan().facts
     for place in facts.places:
-        LocalNode.at(place, facts.cluster_id, None, None).proof()
+        LocalNode.at(place, facts.cluster_id, None, None).proof(Revision(0))
     for node in pair.nodes:
         (node.root / "local" / "proof").write_bytes(content)
     open_ = opened(pair)
@@ -290,7 +299,7 @@ def test_another_cluster_is_told_nothing(pair: Cluster) -> None:
     place = pair.facts().places[0]
     other = ClusterId("d" * 32)
     asked = LocalNode(other, place.address, "", None, None)
-    assert refused(asked.proof) == "OTHER_CLUSTER"
+    assert refused(lambda: asked.proof(Revision(0))) == "OTHER_CLUSTER"
     known = LocalNode(CLUSTER, place.address, "", None, None)
     answer = known.ask(AskLocalProof(cluster_id=CLUSTER), local_calls.LocalProof, SECOND_NS)
     assert Path(answer.path).name == "proof"

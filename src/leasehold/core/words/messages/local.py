@@ -11,6 +11,8 @@ class AskLocalProof(BaseMessage, frozen=True, kw_only=True, tag="ask-local-proof
 
     cluster_id: ClusterId
     login: LoginToken | None = None
+    revision: Revision = Revision(0)
+    """The node must show it before it answers: a login may be newer than what it shows."""
 
 
 class LocalProof(BaseMessage, frozen=True, kw_only=True, tag="local-proof/1"):
