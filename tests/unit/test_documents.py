@@ -12,6 +12,7 @@ from leasehold.core.lease.drift import lasts_ns, outlast_ns
 from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS
 from leasehold.limits.log import LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.sql import changes
 from leasehold.sql.front import GRAMMAR
 from leasehold.testing.invariants import INVARIANTS
 from tests.documents import PAGES, ROOT, rows, section
@@ -132,6 +133,11 @@ def test_how_long_a_challenger_waits() -> None:
 def test_the_grammar_of_every_statement_is_told() -> None:
     text = " ".join((ROOT / SQL_PAGE).read_text().split())
     assert [key for key, grammar in GRAMMAR.items() if grammar not in text] == []
+
+
+def test_the_grammar_of_what_spark_alone_runs_is_told() -> None:
+    text = " ".join((ROOT / "docs/spark.md").read_text().split())
+    assert [key for key, grammar in changes.GRAMMAR.items() if grammar not in text] == []
 
 
 def test_the_rights_are_those_of_the_code() -> None:

@@ -195,12 +195,13 @@ def new_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The new rows as the table has them; `values` gets those of `begun.by`, as text.
 
-    Raises `Refused`: OUTSIDE_REPLACED for a row that does not fulfil the conditions, since the next run would not
-    replace it, BAD_VALUE for NULL in `begun.by`, TOO_MANY_CONDITIONS for too many values of it.
+    Raises `Refused`: OUTSIDE_REPLACED for a row that does not fulfil the conditions, unless rows move, since the
+    next run would not replace it, BAD_VALUE for NULL in `begun.by`, TOO_MANY_CONDITIONS for too many values of it.
     """
     for batch in batches:
         rows = conform(batch, facts.fields)
-        outside = rows.num_rows - (all_fulfilled(rows, facts.fields, begun.filters).true_count or 0)
+        filters = () if begun.moves else begun.filters
+        outside = rows.num_rows - (all_fulfilled(rows, facts.fields, filters).true_count or 0)
         if outside:
             raise Refused(
                 f"{outside} of {rows.num_rows} rows do not fulfil the conditions of the rows that they replace",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.errors import spark_not_installed
 
 if TYPE_CHECKING:
+    from leasehold.spark.creation import create
     from leasehold.spark.local_tables import last_plan
     from leasehold.spark.merges import merge
     from leasehold.spark.sessions import session
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "attach": "tables",
+    "create": "creation",
     "last_plan": "local_tables",
     "merge": "merges",
     "session": "sessions",
@@ -35,7 +37,7 @@ _MODULES = {
     "view": "tables",
     "write": "writes",
 }
-__all__ = ["attach", "last_plan", "merge", "session", "sql", "table", "view", "write"]
+__all__ = ["attach", "create", "last_plan", "merge", "session", "sql", "table", "view", "write"]
 
 for package in ("pyspark", "pandas"):
     if find_spec(package) is None:

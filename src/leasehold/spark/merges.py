@@ -1,45 +1,37 @@
 """MERGE: rows of a frame change, end or add rows of a table by key, in one commit that replaces rows.
 
-The commit is that of a write that replaces all rows whose keys lie in the range of those of the frame
-(`spark/writes.py`, `core/data/replacement.py`). Rows of that range that the frame does not name are written anew as
-they are. What is replaced is pinned before the table is read, so that a change in between is a conflict. Then all is
-planned again.
+All rows whose keys lie in the range of those of the frame are read and put in their own place (`spark/changes.py`),
+those that the frame does not name as they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-import msgspec
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.cluster import Cluster
 from leasehold.client.columns import field_named
-from leasehold.client.overwrite import begin_overwrite
 from leasehold.core.words.literals import render, render_instant
 from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.records import Field
+from leasehold.core.words.statements import fold
 from leasehold.core.words.types import Decimal, parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
-from leasehold.limits.clients import MERGE_ATTEMPTS
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
+from leasehold.spark.changes import change_rows
 from leasehold.spark.local_frames import literal
-from leasehold.spark.options import BEGUN_OPTION, CLUSTER_OPTION, REPLACE_WHERE_OPTION
 from leasehold.spark.settings import connected, credentials
-from leasehold.spark.tables import read_table
 from leasehold.spark.types import spark_type
-from leasehold.spark.writes import write_frame
 
 Expression: TypeAlias = str | Column
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"] | Mapping[str, Expression]
-WhenNotMatched: TypeAlias = Literal["insert", "ignore"]
+WhenNotMatched: TypeAlias = Literal["insert", "ignore"] | Mapping[str, Expression]
 
 _MATCHED: Final = ("update", "delete", "ignore")
 _NOT_MATCHED: Final = ("insert", "ignore")
-_TARGET, _SOURCE = "target", "source"
 _THERE: Final = "#there"
 """A column that no table has; not null in the rows of one side of a join."""
 _RANGED: Final = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE", "TIMESTAMP"})
@@ -62,7 +54,8 @@ def merge(
     A row of the table whose keys are those of a row of the frame gets the values of all columns that the frame has;
     with "delete" it goes, with "ignore" it stays, and with a dictionary its columns get the values of expressions, in
     whose SQL `target.a` and `source.a` are columns of the two. A row of the frame without such a row is added, unless
-    `when_not_matched` is "ignore"; columns that the frame lacks get their default.
+    `when_not_matched` is "ignore"; columns that the frame lacks get their default. With a dictionary its key and these
+    columns are added. Other columns of the frame than those of the table are for such expressions alone.
 
     The rest is as in `table`. Raises `BadSettings`, `NotFound`, `Refused`: AMBIGUOUS for two rows of the frame with the
     same keys, BAD_VALUE for a key that is NULL; and Spark's errors as `write`, with CONFLICT if others change these
@@ -73,13 +66,8 @@ def merge(
     spark = frame.sparkSession
     with connected(spark, cluster, user, password) as connection:
         login = credentials(spark, connection.target, user, password)
-        job = _Merge(connection, connection.facts(name), chosen, when_matched, when_not_matched, login)
-        source = job.source(frame).persist()  # it is read several times, and must be the same each time
-        try:
-            if job.check(source):
-                job.run(source)
-        finally:
-            source.unpersist()
+        how = MergeHow(chosen, when_matched, when_not_matched)
+        Merge(connection, connection.facts(name), how, login).run(frame)
 
 
 def _check_words(on: Sequence[str], when_matched: object, when_not_matched: object) -> None:
@@ -89,45 +77,79 @@ def _check_words(on: Sequence[str], when_matched: object, when_not_matched: obje
         raise BadSettings(
             f"when_matched is {when_matched!r}", hint=f"write one of {', '.join(_MATCHED)}, or {{column: expression}}"
         )
-    if when_not_matched not in _NOT_MATCHED:
-        raise BadSettings(f"when_not_matched is {when_not_matched!r}", hint=f"write one of {', '.join(_NOT_MATCHED)}")
+    if not isinstance(when_not_matched, Mapping) and when_not_matched not in _NOT_MATCHED:
+        raise BadSettings(
+            f"when_not_matched is {when_not_matched!r}",
+            hint=f"write one of {', '.join(_NOT_MATCHED)}, or {{column: expression}}",
+        )
 
 
-class _Merge:
+class MergeHow(NamedTuple):
+    """What `merge` is told, and what columns of the table and of the frame are qualified with."""
+
+    on: Sequence[str]
+    when_matched: WhenMatched
+    when_not_matched: WhenNotMatched
+    target: str = "target"
+    source: str = "source"
+
+
+class Merge:
     """One merge into one table."""
 
-    def __init__(
-        self,
-        connection: Cluster,
-        facts: TableFacts,
-        on: Sequence[str],
-        when_matched: WhenMatched,
-        when_not_matched: WhenNotMatched,
-        login: Mapping[str, str],
-    ) -> None:
+    def __init__(self, connection: Cluster, facts: TableFacts, how: MergeHow, login: Mapping[str, str]) -> None:
         self._connection = connection
         self._facts = facts
-        self._keys = [field_named(one, facts.fields, facts.name) for one in on]
-        self._when_matched = when_matched
-        self._inserts = when_not_matched == "insert"
         self._login = login
-        self._set = dict[str, Expression]()
-        if isinstance(when_matched, Mapping):
-            self._set = {field_named(one, facts.fields, facts.name).name: how for one, how in when_matched.items()}
-        changed = [one.name for one in self._keys if one.name in self._set]
-        if changed:
-            raise BadSettings(f"a merge can't change its key {changed[0]}", hint="leave it out of when_matched")
+        self._how = how
+        self._keys = [field_named(one, facts.fields, facts.name) for one in how.on]
+        self._changed = self._expressions(how.when_matched)
+        self._added = self._expressions(how.when_not_matched)
 
-    def source(self, frame: DataFrame) -> DataFrame:
+    def _expressions(self, given: WhenMatched | WhenNotMatched) -> dict[str, Column]:
+        """By the column of the table. Raises `NotFound`, `BadSettings`."""
+        if not isinstance(given, Mapping):
+            return {}
+        found = {
+            field_named(one, self._facts.fields, self._facts.name).name: F.expr(how) if isinstance(how, str) else how
+            for one, how in given.items()
+        }
+        keys = [one.name for one in self._keys if one.name in found]
+        if keys:
+            raise BadSettings(f"a merge can't change its key {keys[0]}", hint="leave it out of the dictionary")
+        return found
+
+    def run(self, frame: DataFrame) -> None:
+        """Raises as `merge`."""
+        source = self._named(frame).persist()  # it is read several times, and must be the same each time
+        try:
+            if self._check(source):
+                where = self._range(source)
+                change_rows(
+                    source.sparkSession,
+                    self._connection,
+                    self._facts,
+                    where,
+                    self._login,
+                    lambda target: self._merged(target, source),
+                )
+        finally:
+            source.unpersist()
+
+    def _named(self, frame: DataFrame) -> DataFrame:
         """The rows of the frame under the names of the table, keys in its types. Raises `NotFound`."""
-        fields = [field_named(one, self._facts.fields, self._facts.name) for one in frame.columns]
-        missing = [one.name for one in self._keys if one not in fields]
+        known = {fold(one.name): one.name for one in self._facts.fields}
+        if self._how.when_matched == "update" or self._how.when_not_matched == "insert":
+            for one in frame.columns:
+                field_named(one, self._facts.fields, self._facts.name)
+        names = [known.get(fold(one), one) for one in frame.columns]
+        missing = [one.name for one in self._keys if one.name not in names]
         if missing:
             raise BadSettings(f"the frame has no column {missing[0]}", hint="name keys that both have")
-        named = frame.toDF(*(one.name for one in fields))
+        named = frame.toDF(*names)
         return named.withColumns({one.name: _of(named, one).cast(spark_type(one.type)) for one in self._keys})
 
-    def check(self, source: DataFrame) -> bool:
+    def _check(self, source: DataFrame) -> bool:
         """Whether there are rows at all. Raises `Refused`: AMBIGUOUS, BAD_VALUE."""
         keys = [_of(source, one) for one in self._keys]
         for field, key in zip(self._keys, keys, strict=True):
@@ -147,47 +169,25 @@ class _Merge:
             )
         return bool(source.take(1))
 
-    def run(self, source: DataFrame) -> None:
-        where = self._range(source)
-        for attempt in range(1, MERGE_ATTEMPTS + 1):
-            begun = begin_overwrite(self._connection, self._facts.name, conditions(where))
-            target = read_table(
-                source.sparkSession, self._connection, self._facts.name, where=where, options=self._login
-            )
-            options = {
-                **self._login,
-                CLUSTER_OPTION: self._connection.target,
-                BEGUN_OPTION: msgspec.json.encode(begun).decode(),
-                **({} if where is None else {REPLACE_WHERE_OPTION: where}),
-            }
-            try:
-                write_frame(self._merged(target, source), self._facts.name, "overwrite", options)
-            except PySparkException as error:
-                if f"[{ErrorCode.CONFLICT}]" not in str(error) or attempt == MERGE_ATTEMPTS:
-                    raise
-            else:
-                return
-
     def _merged(self, target: DataFrame, source: DataFrame) -> DataFrame:
         """The rows that take the place of those of `target`."""
         given = {one.name for one in self._facts.fields} & set(source.columns)
-        left = target.withColumn(_THERE, F.lit(True)).alias(_TARGET)
-        right = source.withColumn(_THERE, F.lit(True)).alias(_SOURCE)
-        same = [_at(_TARGET, one.name) == _at(_SOURCE, one.name) for one in self._keys]
-        joined = left.join(right, same, "full_outer" if self._inserts else "left_outer")
-        is_old, is_new = (_at(side, _THERE).isNotNull() for side in (_TARGET, _SOURCE))
-        if self._when_matched == "delete":
+        old_side, new_side = self._how.target, self._how.source
+        left = target.withColumn(_THERE, F.lit(True)).alias(old_side)
+        right = source.withColumn(_THERE, F.lit(True)).alias(new_side)
+        same = [_at(old_side, one.name) == _at(new_side, one.name) for one in self._keys]
+        joined = left.join(right, same, "left_outer" if self._how.when_not_matched == "ignore" else "full_outer")
+        is_old, is_new = (_at(side, _THERE).isNotNull() for side in (old_side, new_side))
+        if self._how.when_matched == "delete":
             joined = joined.where(~(is_old & is_new))
         columns: list[Column] = []
         for field in self._facts.fields:
-            old = _at(_TARGET, field.name)
-            new = _at(_SOURCE, field.name) if field.name in given else literal(field.default, field.type)
-            changed = old
-            if field.name in self._set:
-                how = self._set[field.name]
-                changed = F.expr(how) if isinstance(how, str) else how
-            elif self._when_matched == "update" and field.name in given:
-                changed = new
+            old, default = _at(old_side, field.name), literal(field.default, field.type)
+            new = _at(new_side, field.name) if field.name in given else default
+            updated = new if self._how.when_matched == "update" and field.name in given else old
+            changed = self._changed.get(field.name, updated)
+            if self._how.when_not_matched != "insert" and field not in self._keys:
+                new = self._added.get(field.name, default)
             value = F.when(is_old & is_new, changed).when(is_old, old).otherwise(new)
             columns.append(value.alias(field.name))
         return joined.select(*columns)

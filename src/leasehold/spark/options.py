@@ -39,6 +39,7 @@ REPLACE_WHERE_OPTION: Final = "replaceWhere"
 OVERWRITE_MODE_OPTION: Final = "overwriteMode"
 BY_OPTION: Final = "by"
 ISOLATION_OPTION: Final = "isolation"
+MERGE_SCHEMA_OPTION: Final = "mergeSchema"
 BEGUN_OPTION: Final = "begun"
 """What an overwrite replaces, as it was when its new rows were read, as text; only we set it."""
 
@@ -57,6 +58,7 @@ _OVERWRITING: Final = (REPLACE_WHERE_OPTION, OVERWRITE_MODE_OPTION, BY_OPTION, I
 WRITING: Final = (
     *_EVERYWHERE,
     *_OVERWRITING,
+    MERGE_SCHEMA_OPTION,
     BEGUN_OPTION,
     THROUGH_OPTION,
     SHARES_OPTION,
@@ -107,6 +109,14 @@ class OverwriteOptions(NamedTuple):
     def begin(self, cluster: Cluster, name: str) -> Overwrite:
         """Raises as `begin_overwrite`."""
         return begin_overwrite(cluster, name, self.where, self.isolation, self.by)
+
+
+def alters(options: Mapping[str, str]) -> bool:
+    """Whether a write may add columns to the table and widen them. Raises `BadSettings`."""
+    given = options.get(MERGE_SCHEMA_OPTION, "false").lower()
+    if given not in {"true", "false"}:
+        raise BadSettings(f"{MERGE_SCHEMA_OPTION} is {given[:40]!r}", hint="write true or false")
+    return given == "true"
 
 
 def replacing(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptions | Overwrite | None:

@@ -26,6 +26,7 @@ from leasehold.spark.options import (
     PASSWORD_OPTION,
     USER_OPTION,
     OverwriteOptions,
+    alters,
     replacing,
     written_table,
 )
@@ -45,7 +46,7 @@ class LeaseholdSource(DataSource):
     A read takes `columns` (names with commas between them), `where` (conditions, as `client.cluster.Table.scan`), and
     `asOfRevision` or `asOfTimestamp` (a time in ISO 8601 with its zone). A write with mode "overwrite" takes
     `replaceWhere`, `by` (with `overwriteMode` "dynamic") and `isolation`, which are `where`, `by` and `isolation` of
-    `client.cluster.Table.overwrite`.
+    `client.cluster.Table.overwrite`. With `mergeSchema` "true" a write alters the table so that its columns fit.
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
     $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get a login for this read or write
@@ -87,6 +88,10 @@ class LeaseholdSource(DataSource):
         with readable(table := self._table()), self._cluster() as cluster:
             replaced = replacing(self.options, overwrites=overwrite)
             facts = cluster.facts(table)
+            if alters(self.options):
+                from leasehold.spark.evolution import evolve  # noqa: PLC0415 - every worker imports this module
+
+                facts = evolve(cluster, facts, schema)
             check_writable(schema, facts.fields, table=facts.name)
             begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
             transaction = cluster.new_transaction()

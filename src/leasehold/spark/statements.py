@@ -3,23 +3,21 @@
 | statement | what runs it |
 | --- | --- |
 | SELECT | Spark, over a frame for each name of a table or view of the cluster (`spark/queries.py`) |
-| INSERT .. SELECT | Spark, which writes that frame (`spark/writes.py`) |
+| INSERT .. SELECT, CREATE TABLE .. AS SELECT | Spark, which writes that frame (`spark/writes.py`) |
+| MERGE, UPDATE | Spark, which writes rows of the table anew (`spark/merges.py`, `spark/changes.py`) |
 | definitions, DELETE, SHOW, DESCRIBE, INSERT .. VALUES | the cluster, as `leasehold sql` |
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     DataType,
-    DecimalType,
     DoubleType,
-    IntegralType,
     LongType,
-    NumericType,
     StringType,
     StructField,
     StructType,
@@ -29,16 +27,19 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.columns import field_named
 from leasehold.client.past import AsOf
 from leasehold.core.words.messages import Receipt, Rows
-from leasehold.core.words.records import Field
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, BadStatement, Refused
+from leasehold.errors import AlreadyExists, BadSettings, BadStatement, Refused
 from leasehold.limits.units import MILLISECOND_NS
+from leasehold.spark.changes import update
+from leasehold.spark.creation import make_table
 from leasehold.spark.local_tables import Local
+from leasehold.spark.merges import Merge, MergeHow
 from leasehold.spark.options import CLUSTER_OPTION
 from leasehold.spark.queries import SparkQuery
 from leasehold.spark.settings import connected, credentials
-from leasehold.spark.types import spark_type
-from leasehold.spark.writes import Mode, write_frame
+from leasehold.spark.writes import Mode, with_types, write_frame
+from leasehold.sql.changes import MergeRows, read_merge, read_update
+from leasehold.sql.create_query import CreateQuery, read_create_query
 from leasehold.sql.front import GRAMMAR, Source, read
 from leasehold.sql.insert import InsertQuery, read_insert_query
 from leasehold.sql.kind import StatementKind, kind_of
@@ -76,30 +77,41 @@ def sql(
     Names that the cluster does not have are Spark's own. All that a SELECT reads is of one revision. `as_of` is an
     earlier one, and `VERSION AS OF 12` or `TIMESTAMP AS OF '2026-06-15T12:30:00Z'` behind a name is one for that name.
     `local`, `cluster`, `user` and `password` are as in `table`. `INSERT INTO .. SELECT` has written all rows once it
-    returns, and `INSERT OVERWRITE .. SELECT` has put them in the place of all rows of the table. Both answer an empty
-    frame, as in Spark. A definition answers one row with its outcome. SHOW, DESCRIBE and INSERT .. VALUES answer rows
-    of text.
+    returns, and `INSERT OVERWRITE .. SELECT` has put them in the place of all rows of the table. MERGE and UPDATE have
+    changed rows as `merge` does. All of these answer an empty frame, as in Spark. A definition answers one row with its
+    outcome. SHOW, DESCRIBE and INSERT .. VALUES answer rows of text.
 
     Raises as `table` and `Cluster.sql`; `BadStatement` for a text that can't be read and for statements of Spark alone,
     `NotFound` for a name that neither has, and Spark's `AnalysisException` for what Spark refuses.
     """
     kind = kind_of(text)
     inserted = read_insert_query(text) if kind is StatementKind.INSERT else None
-    has_query = inserted is not None or kind is StatementKind.SELECT
+    made = read_create_query(text) if kind is StatementKind.DEFINITION else None
+    has_query = bool(inserted or made) or kind in {StatementKind.SELECT, StatementKind.MERGE}
     if as_of is not None and not has_query:
         raise BadSettings("as_of is for a SELECT", hint="leave it out")
-    if not has_query:
+    if not has_query and kind is not StatementKind.UPDATE:
         _check_ours(text)
-    with connected(spark, cluster, user, password) as connection:
-        if not has_query:
+        with connected(spark, cluster, user, password) as connection:
             answer = connection.sql(text)
-            return _receipt(spark, answer) if isinstance(answer, Receipt) else _rows(spark, answer)
+        return _receipt(spark, answer) if isinstance(answer, Receipt) else _rows(spark, answer)
+    with connected(spark, cluster, user, password) as connection:
         login = credentials(spark, connection.target, user, password)
-        select = _parsed(read(text), 0) if inserted is None else _parsed(inserted.source, inserted.first)
-        frame = SparkQuery(spark, connection, select, as_of, local, login).frame()
-        if inserted is None:
-            return frame
-        _insert(connection, frame, inserted, login)
+
+        def rows(source: Source, first: int = 0) -> DataFrame:
+            return SparkQuery(spark, connection, _parsed(source, first), as_of, local, login).frame()
+
+        if kind is StatementKind.SELECT:
+            return rows(read(text))
+        if inserted is not None:
+            _insert(connection, rows(inserted.source, inserted.first), inserted, login)
+        elif made is not None:
+            _make(connection, rows(made.source, made.first), made, login)
+        elif kind is StatementKind.MERGE:
+            merged = read_merge(text)
+            _merge(connection, rows(read(merged.source)), merged, login)
+        else:
+            update(spark, connection, read_update(text), login)
         return spark.createDataFrame([], StructType([]))
 
 
@@ -108,6 +120,19 @@ def _parsed(source: Source, first: int) -> SparkSelect:
         return read_references(source, first)
     except BadStatement as error:
         raise BadStatement(error.text, hint=f"if Spark can read it: {_NAMES_HINT}") from error
+
+
+def _make(connection: Cluster, frame: DataFrame, made: CreateQuery, login: Mapping[str, str]) -> None:
+    try:
+        make_table(connection, frame, str(made.table), made.how, login)
+    except AlreadyExists:
+        if not made.if_not_exists:
+            raise
+
+
+def _merge(connection: Cluster, frame: DataFrame, merged: MergeRows, login: Mapping[str, str]) -> None:
+    how = MergeHow(merged.on, merged.when_matched, merged.when_not_matched, merged.target_alias, merged.source_alias)
+    Merge(connection, connection.facts(str(merged.table)), how, login).run(frame)
 
 
 def _insert(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login: Mapping[str, str]) -> None:
@@ -121,35 +146,9 @@ def _insert(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login:
             code=ErrorCode.COLUMN_COUNT,
             hint="name the columns: INSERT INTO database.table (a, b) SELECT ..",
         )
-    named = frame.toDF(*(one.name for one in fields))
-    keeps = frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"  # else a cast may change a number silently
-    if casts := _casts(named, fields) if keeps else {}:  # Spark Connect refuses an empty dictionary
-        named = named.withColumns(casts)
+    named = with_types(frame.toDF(*(one.name for one in fields)), fields)
     mode: Mode = "overwrite" if inserted.overwrites else "append"
     write_frame(named, facts.name, mode, {**login, CLUSTER_OPTION: connection.target})
-
-
-def _casts(frame: DataFrame, fields: Sequence[Field]) -> dict[str, Column]:
-    """The columns of numbers to which the table gives another type, in that type."""
-    pairs = zip(frame.schema.fields, (spark_type(one.type) for one in fields), strict=True)
-    return {
-        column.name: frame[f"`{column.name}`"].cast(kind)
-        for column, kind in pairs
-        if column.dataType != kind and _is_kept(column.dataType, kind)
-    }
-
-
-def _is_kept(kind: DataType, stored: DataType) -> bool:
-    """Whether a cast, as SQL makes it for what is inserted, keeps each number or fails."""
-    match stored:
-        case DoubleType():
-            return isinstance(kind, NumericType)
-        case IntegralType():
-            return isinstance(kind, IntegralType)
-        case DecimalType():
-            return isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and kind.scale <= stored.scale)
-        case _:
-            return False
 
 
 def _check_ours(text: str) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster, conditions
 from leasehold.client.past import AsOf
+from leasehold.core.words.literals import render
 from leasehold.core.words.messages import Rows, ScanPlan, TableNeeded, ViewFacts
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import fold
@@ -195,7 +196,9 @@ def attach(
         present = {SHARES_OPTION: str(SHARES_PER_CORE * cores(spark))}
         shared |= as_of_options(as_of) if as_of is not None else present
         for view, qualified in zip(names, views.values(), strict=True):
-            options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
+            options = ", ".join(
+                f"{key} {render(one, 'STRING')}" for key, one in {TABLE_OPTION: qualified, **shared}.items()
+            )
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")
         return names
 
@@ -205,9 +208,3 @@ def _frame(
 ) -> DataFrame:
     reader = spark.read.format(FORMAT).schema(spark_schema(fields)).options(**options)
     return reader.options(**{TABLE_OPTION: name, CLUSTER_OPTION: connection.target}).load()
-
-
-def _quoted(text: str) -> str:
-    """A literal of Spark's SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -1,22 +1,26 @@
 """Writing a DataFrame into a table: more rows, or other rows in the place of some or all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, DecimalType, DoubleType, IntegralType, NumericType
 
 from leasehold.core.data.replacement import Isolation
+from leasehold.core.words.records import Field
 from leasehold.errors import BadSettings
 from leasehold.spark.options import (
     BY_OPTION,
     CLUSTER_OPTION,
     ISOLATION_OPTION,
+    MERGE_SCHEMA_OPTION,
     OVERWRITE_MODE_OPTION,
     REPLACE_WHERE_OPTION,
 )
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
+from leasehold.spark.types import spark_type
 
 Mode: TypeAlias = Literal["append", "overwrite"]
 _MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -29,6 +33,7 @@ def write(
     *,
     where: str | None = None,
     by: str | None = None,
+    merge_schema: bool = False,
     isolation: Isolation | None = None,
     cluster: str | Path | None = None,
     user: str | None = None,
@@ -37,9 +42,10 @@ def write(
     """Writes the rows of a frame into the table `database.table`, all or none; columns are matched by name.
 
     With mode "overwrite" they take the place of all rows of the table; with conditions `where` of those that fulfil
-    them; with a column `by` of those whose value of it occurs in the frame. `isolation` is as in
-    `core.data.replacement.Overwrite`; the rest is as in `table`. Raises `BadSettings`, `Unauthenticated`,
-    `Unreachable`, and Spark's errors, whose text has the code: CONFLICT, OUTSIDE_REPLACED, ROWS_DO_NOT_FIT ..
+    them; with a column `by` of those whose value of it occurs in the frame. With `merge_schema` columns that the table
+    lacks are added to it, and those are widened whose type does not hold the frame's, before any row is written.
+    `isolation` is as in `core.data.replacement.Overwrite`; the rest is as in `table`. Raises `BadSettings`,
+    `Unauthenticated`, `Unreachable`, and Spark's errors, whose text has the code: CONFLICT, ROWS_DO_NOT_FIT ..
     """
     spark = frame.sparkSession
     if mode not in _MODES:
@@ -48,6 +54,7 @@ def write(
         REPLACE_WHERE_OPTION: where,
         OVERWRITE_MODE_OPTION: None if by is None else "dynamic",
         BY_OPTION: by,
+        MERGE_SCHEMA_OPTION: "true" if merge_schema else None,
         ISOLATION_OPTION: isolation,
     }
     chosen = {key: value for key, value in given.items() if value is not None}
@@ -59,3 +66,34 @@ def write(
 def write_frame(frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
     """As `write`; the `options` name the cluster, log in, and say what is replaced."""
     frame.write.format(FORMAT).options(**options).mode(mode).save(name)
+
+
+def with_types(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
+    """A frame with a column for each of the `fields`, in which numbers have the types of the table, as SQL casts what
+    is inserted. A number that does not fit then fails the write."""
+    keeps = frame.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"  # else a cast may change a number silently
+    casts = _casts(frame, fields) if keeps else {}
+    return frame.withColumns(casts) if casts else frame  # Spark Connect refuses an empty dictionary
+
+
+def _casts(frame: DataFrame, fields: Sequence[Field]) -> dict[str, Column]:
+    """The columns of numbers to which the table gives another type, in that type."""
+    pairs = zip(frame.schema.fields, (spark_type(one.type) for one in fields), strict=True)
+    return {
+        column.name: frame[f"`{column.name}`"].cast(kind)
+        for column, kind in pairs
+        if column.dataType != kind and _is_kept(column.dataType, kind)
+    }
+
+
+def _is_kept(kind: DataType, stored: DataType) -> bool:
+    """Whether a cast, as SQL makes it for what is inserted, keeps each number or fails."""
+    match stored:
+        case DoubleType():
+            return isinstance(kind, NumericType)
+        case IntegralType():
+            return isinstance(kind, IntegralType)
+        case DecimalType():
+            return isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and kind.scale <= stored.scale)
+        case _:
+            return False

@@ -120,7 +120,7 @@ class Cursor:
         return self._object("token")
 
     def _object(self, kind: str) -> str:
-        parts = self._parts()
+        parts = self.parts()
         if len(parts) != 1:
             raise Refused(
                 f"the name of a {kind} has one part, not {'.'.join(parts)[:300]!r}",
@@ -141,9 +141,10 @@ class Cursor:
 
     def table(self) -> TableName:
         """A table's or view's name, `database.table`."""
-        return qualified(self._parts())
+        return qualified(self.parts())
 
-    def _parts(self) -> list[str]:
+    def parts(self) -> list[str]:
+        """A name with dots in it, as it is written."""
         parts = [self._part()]
         while self.accept("."):
             parts.append(self._part())

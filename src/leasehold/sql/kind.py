@@ -9,11 +9,13 @@ from typing import Final
 
 
 class StatementKind(StrEnum):
-    """Definitions and questions run in the coordinator, the others in the client."""
+    """Definitions and questions run in the coordinator, UPDATE and MERGE in Spark, the others in the client."""
 
     DEFINITION = "definition"
     SELECT = "select"
     INSERT = "insert"
+    UPDATE = "update"
+    MERGE = "merge"
 
 
 _FIRST: Final = re.compile(r"(?:\s|--[^\n]*+(?:\n|\Z)|/\*.*?\*/)*+(\w+|\()", re.DOTALL | re.ASCII)
@@ -23,6 +25,8 @@ _KINDS: Final = {
     "WITH": StatementKind.SELECT,
     "(": StatementKind.SELECT,
     "INSERT": StatementKind.INSERT,
+    "UPDATE": StatementKind.UPDATE,
+    "MERGE": StatementKind.MERGE,
 }
 
 

@@ -90,6 +90,8 @@ def _definition(cursor: Cursor) -> Definition:
             "a coordinator does not run SELECT or INSERT, because clients read and write rows",
             hint='read with cluster.query("SELECT ..") or `leasehold sql`; an older client does not support them',
         )
+    if cursor.form in {"UPDATE", "MERGE"}:
+        raise BadStatement(f"only Spark runs {cursor.form}", hint=f'leasehold.spark.sql(spark, "{cursor.form} ..")')
     raise cursor.bad("this is not a statement of Leasehold")
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from leasehold.client.cluster import Cluster
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import MERGE_ATTEMPTS
-from leasehold.spark import merge, merges, table, write
+from leasehold.spark import changes, merge, table, write
 
 pytestmark = pytest.mark.spark
 
@@ -122,7 +122,7 @@ def test_what_can_not_be_merged_is_refused_and_changes_nothing(
 def test_a_merge_is_planned_again_if_others_change_its_rows(
     spark: SparkSession, cluster: Cluster, filled: Filled, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    name, real, reads = filled(f"raced_{times}"), merges.read_table, []
+    name, real, reads = filled(f"raced_{times}"), changes.read_table, []
 
     def read_and_be_late(*given: object, **how: object) -> DataFrame:
         """Others write while the table is read."""
@@ -132,7 +132,7 @@ def test_a_merge_is_planned_again_if_others_change_its_rows(
             cluster.table(name).append(pa.table({"k": [2], "s": ["late"], "n": pa.array([len(reads)], pa.int32())}))
         return found
 
-    monkeypatch.setattr(merges, "read_table", read_and_be_late)
+    monkeypatch.setattr(changes, "read_table", read_and_be_late)
     source = frame_of(spark, (2, "B", 0))
     if times < MERGE_ATTEMPTS:
         merge(source, name, ["k"])

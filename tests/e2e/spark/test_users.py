@@ -15,7 +15,7 @@ from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CredentialsFile, write_credentials
 from leasehold.client.trust import TLS_FOLDER
 from leasehold.errors import Forbidden, LeaseholdError, Unauthenticated, WrongPassword
-from leasehold.spark import attach, session, sql, table, view
+from leasehold.spark import attach, create, session, sql, table, view, write
 from leasehold.spark.application import application_of
 from leasehold.spark.local_tables import Local
 from leasehold.spark.reader import LeaseholdReader
@@ -84,6 +84,31 @@ def test_rows_are_replaced_by_who_may_drop_them(spark: SparkSession, guarded: Ru
     assert sorted(reader(spark, **given).load().collect()) == [Row(a=number) for number in range(4)]
     with pytest.raises(PySparkException, match="u lacks DROP"):
         overwrite(0, 5)
+
+
+def test_a_table_is_altered_and_made_by_who_may(spark: SparkSession, guarded: RunningCluster, root: Cluster) -> None:
+    root.sql("CREATE TABLE d.grown (a BIGINT)")
+    root.sql("GRANT SELECT, INSERT ON TABLE d.grown TO u")
+    by_u: dict[str, Any] = {"cluster": guarded.directory, "user": "u", "password": PASSWORD}
+    wider = spark.sql("SELECT 1L AS a, 'x' AS b")
+    with pytest.raises(PySparkException, match="u lacks ALTER"):
+        write(wider, "d.grown", merge_schema=True, **by_u)
+    assert table(spark, "d.grown", **by_u).columns == ["a"]
+    root.sql("GRANT ALTER ON TABLE d.grown TO u")
+    write(wider, "d.grown", merge_schema=True, **by_u)
+    assert [tuple(row) for row in table(spark, "d.grown", **by_u).collect()] == [(1, "x")]
+    with pytest.raises(Forbidden, match="u lacks CREATE"):
+        create(wider, "d.made", **by_u)
+    with pytest.raises(Forbidden, match="u lacks DROP"):
+        sql(spark, "UPDATE d.grown SET a = 2", **by_u)
+    root.sql("GRANT CREATE ON DATABASE d TO u")
+    root.sql("GRANT INSERT, DROP ON DATABASE d TO u")
+    create(wider, "d.made", **by_u)
+    sql(spark, "UPDATE d.grown SET a = 2", **by_u)
+    assert [tuple(row) for row in table(spark, "d.grown", **by_u).collect()] == [(2, "x")]
+    root.sql("REVOKE CREATE, INSERT, DROP ON DATABASE d FROM u")
+    for name in ("d.grown", "d.made"):
+        root.sql(f"DROP TABLE {name}")
 
 
 def test_nobody_and_a_wrong_password_are_told_so(spark: SparkSession, guarded: RunningCluster) -> None:

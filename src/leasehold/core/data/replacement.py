@@ -37,7 +37,7 @@ class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
     """What a write replaces, as it was when the write began."""
 
     where: tuple[Filter, ...]
-    """Conditions that the replaced rows fulfil, and the new rows too; none of them means all rows."""
+    """Conditions that the replaced rows fulfil, and by default the new rows too; none of them means all rows."""
     filters: tuple[FieldFilter, ...]
     """The same, on the columns of the table."""
     isolation: Isolation
@@ -48,6 +48,8 @@ class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
     deletes: int
     by: Field | None = None
     """If given, the rows are replaced whose value of this column occurs in the new rows, besides the conditions."""
+    moves: bool = False
+    """Whether new rows need not fulfil the conditions: they are the old ones with other values."""
 
 
 def begun_by(

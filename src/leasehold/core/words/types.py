@@ -4,7 +4,7 @@
 """
 
 import re
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -43,6 +43,12 @@ PLAIN_NAMES = frozenset(
         "TIMESTAMP",
     }
 )
+_WIDER: Final = {
+    "TINYINT": ("SMALLINT", "INT", "BIGINT"),
+    "SMALLINT": ("INT", "BIGINT"),
+    "INT": ("BIGINT",),
+    "FLOAT": ("DOUBLE",),
+}
 DECIMAL_SPELLING = re.compile(r"DECIMAL\(([1-9][0-9]?),(0|[1-9][0-9]?)\)")
 
 
@@ -71,3 +77,19 @@ def render_type(column: ColumnType) -> str:
             return f"DECIMAL({precision},{scale})"
         case _:
             assert_never(column)
+
+
+def widens(now: ColumnType, asked: ColumnType) -> bool:
+    """Whether a column may become `asked`: it holds all values of `now`, and files can be read as both."""
+    if isinstance(now, Decimal) and isinstance(asked, Decimal):
+        return asked.scale == now.scale and asked.precision > now.precision
+    return isinstance(now, Plain) and isinstance(asked, Plain) and asked.name in _WIDER.get(now.name, ())
+
+
+def wider_than(now: ColumnType) -> str:
+    """All that a type can become, for people; empty for nothing."""
+    if isinstance(now, Plain):
+        return ", ".join(_WIDER.get(now.name, ()))
+    if now.precision == DECIMAL_PRECISION_MAX:
+        return ""
+    return f"DECIMAL(p,{now.scale}) with p from {now.precision + 1} to {DECIMAL_PRECISION_MAX}"

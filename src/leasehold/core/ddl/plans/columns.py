@@ -1,7 +1,5 @@
 """Columns. Their identity is the field id, resolved when rows are read: no statement rewrites any."""
 
-from typing import Final
-
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, field_by_id, field_named, live_fields
@@ -14,18 +12,11 @@ from leasehold.core.words.literals import fit
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Field, HiddenColumn, TableRecord, UseState, Widening
 from leasehold.core.words.statements import ColumnDefinition, fold
-from leasehold.core.words.types import ColumnType, Decimal, Plain, parse_type, render_type
+from leasehold.core.words.types import parse_type, render_type, widens, wider_than
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import FieldId, SchemaVersion
-from leasehold.limits.statements import COLUMNS_MAX, DECIMAL_PRECISION_MAX
-
-_WIDER: Final = {
-    "TINYINT": ("SMALLINT", "INT", "BIGINT"),
-    "SMALLINT": ("INT", "BIGINT"),
-    "INT": ("BIGINT",),
-    "FLOAT": ("DOUBLE",),
-}
+from leasehold.limits.statements import COLUMNS_MAX
 
 
 def numbered(columns: tuple[ColumnDefinition, ...], first: FieldId, *, old_rows: bool) -> tuple[Field, ...]:
@@ -114,8 +105,8 @@ def widen_column(statement: statements.WidenColumn, catalog: Catalog, _context: 
     now, asked = parse_type(field.type), render_type(statement.type)
     if asked == field.type:
         return None
-    if not _widens(now, statement.type):
-        wider = _wider(now)
+    if not widens(now, statement.type):
+        wider = wider_than(now)
         raise Refused(
             f"column {field.name} is {field.type}: not all of its values fit {asked}",
             code=ErrorCode.NARROWING,
@@ -124,21 +115,6 @@ def widen_column(statement: statements.WidenColumn, catalog: Catalog, _context: 
     before = Widening(field=field.id, before=SchemaVersion(table.schema_version + 1), type=field.type)
     noted = msgspec.structs.replace(table, widened=(*table.widened, before))
     return _changed(noted, msgspec.structs.replace(field, type=asked), catalog)
-
-
-def _widens(now: ColumnType, asked: ColumnType) -> bool:
-    if isinstance(now, Decimal) and isinstance(asked, Decimal):
-        return asked.scale == now.scale and asked.precision > now.precision
-    return isinstance(now, Plain) and isinstance(asked, Plain) and asked.name in _WIDER.get(now.name, ())
-
-
-def _wider(now: ColumnType) -> str:
-    """All that a type can become, for people; empty for nothing."""
-    if isinstance(now, Plain):
-        return ", ".join(_WIDER.get(now.name, ()))
-    if now.precision == DECIMAL_PRECISION_MAX:
-        return ""
-    return f"DECIMAL(p,{now.scale}) with p from {now.precision + 1} to {DECIMAL_PRECISION_MAX}"
 
 
 def set_default(statement: statements.SetDefault, catalog: Catalog, _context: Context) -> Plan | None:

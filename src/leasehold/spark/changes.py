@@ -1,0 +1,69 @@
+"""Changes of rows: rows of a table are read, changed, and put in their own place in one commit.
+
+The commit is that of a write that replaces rows (`spark/writes.py`, `core/data/replacement.py`). What it replaces is
+pinned before the rows are read, so that a change in between is a conflict. Then all is planned again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.columns import field_named
+from leasehold.client.overwrite import begin_overwrite
+from leasehold.core.words.messages import TableFacts
+from leasehold.error_codes import ErrorCode
+from leasehold.limits.clients import MERGE_ATTEMPTS
+from leasehold.spark.options import BEGUN_OPTION, CLUSTER_OPTION, REPLACE_WHERE_OPTION
+from leasehold.spark.tables import read_table
+from leasehold.spark.writes import with_types, write_frame
+from leasehold.sql.changes import UpdateRows
+
+_CONFLICT: Final = f"[{ErrorCode.CONFLICT}]"
+
+
+def change_rows(
+    spark: SparkSession,
+    connection: Cluster,
+    facts: TableFacts,
+    where: str | None,
+    login: Mapping[str, str],
+    changed: Callable[[DataFrame], DataFrame],
+    *,
+    moves: bool = False,
+) -> None:
+    """Puts `changed` of the rows that fulfil `where` in their place; if rows move, they need not fulfil it any more.
+    Raises as `write`, with CONFLICT if others change these rows again and again."""
+    for attempt in range(1, MERGE_ATTEMPTS + 1):
+        begun = begin_overwrite(connection, facts.name, conditions(where))
+        begun = msgspec.structs.replace(begun, moves=moves)
+        target = read_table(spark, connection, facts.name, where=where, options=login)
+        options = {
+            **login,
+            CLUSTER_OPTION: connection.target,
+            BEGUN_OPTION: msgspec.json.encode(begun).decode(),
+            **({} if where is None else {REPLACE_WHERE_OPTION: where}),
+        }
+        try:
+            write_frame(with_types(changed(target), facts.fields), facts.name, "overwrite", options)
+        except PySparkException as error:
+            if _CONFLICT not in str(error) or attempt == MERGE_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def update(spark: SparkSession, connection: Cluster, change: UpdateRows, login: Mapping[str, str]) -> None:
+    """Runs an UPDATE. Raises `NotFound`, and as `change_rows`."""
+    facts = connection.facts(str(change.table))
+    values = {field_named(one, facts.fields, facts.name).name: F.expr(how) for one, how in change.changes.items()}
+
+    def changed(target: DataFrame) -> DataFrame:
+        columns = [values.get(one.name, F.col(f"`{one.name}`")).alias(one.name) for one in facts.fields]
+        return target.alias(change.alias).select(*columns)
+
+    change_rows(spark, connection, facts, change.where, login, changed, moves=True)
