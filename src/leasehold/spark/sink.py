@@ -82,8 +82,7 @@ class LeaseholdSink(DataSourceArrowWriter):
             short = self._committed(cluster, facts, staged, segments)
             cluster.end_login()
         if short:
-            text = "%s: of %d segments just written, %d are still on fewer nodes than the table wants"
-            log.warning(text, facts.name, len(segments), short)
+            log.warning("%s: %d segments just written are on fewer nodes than the table wants", facts.name, short)
 
     def _committed(
         self, cluster: Cluster, facts: TableFacts, staged: list[StagedByTask], segments: list[StagedSegment]
