@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.certificates.names import CertificateRole
-from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.codec import decode_message, decode_ticket, encode
 from leasehold.core.words.messages import (
     AskLocalProof,
     Failure,
@@ -29,6 +29,7 @@ from leasehold.core.words.messages import (
     ReadTicket,
     RenewLocal,
     ScrubTicket,
+    Ticket,
     WriteTicket,
 )
 from leasehold.error_codes import ErrorCode
@@ -96,9 +97,9 @@ def descriptor(message: Message) -> flight.FlightDescriptor:
     return flight.FlightDescriptor.for_command(_bounded(encode(message)))
 
 
-def read_ticket(blob: bytes | None) -> Message:
+def read_ticket(blob: bytes | None) -> Ticket:
     """The message in a ticket or command; raises `Refused` with code BAD_TICKET or BAD_MESSAGE."""
-    return decode_message(_bounded(blob or b""))
+    return decode_ticket(_bounded(blob or b""))
 
 
 def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:

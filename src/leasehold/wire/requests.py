@@ -19,8 +19,8 @@ from typing import Any, Final, TypeAlias
 import grpc
 import grpc.aio
 
-from leasehold.core.words.codec import decode_message
-from leasehold.core.words.messages import CommitTransaction, Message
+from leasehold.core.words.codec import decode_request
+from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Indefinite, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -100,10 +100,9 @@ class RequestReader:
                 text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
                 raise Indefinite(text, code=ErrorCode.TOO_SLOW, hint="ask again") from error
             # A large one is not decoded on the loop that grants leases.
-            message = await self._threads.run(partial(decode_message, blob)) if size else decode_message(blob)
-            del blob
-            if commit and not isinstance(message, CommitTransaction):
-                raise BadMessage(f"a {type(message).__name__} is no commit")
+            decode = partial(decode_request, blob, commit=commit)
+            message = await self._threads.run(decode) if size else decode()
+            del blob, decode
             yield message
         finally:
             self.held_bytes -= size

@@ -116,7 +116,7 @@ class WriteTransactions:
         catalog = self._writer.catalog
         record = catalog.transactions.get(transaction)
         if record is None:
-            text = f"write transaction {transaction[:64]} is not known any more"
+            text = f"write transaction {transaction[:64]!r} is not known any more"
             raise OutcomeUnknown(
                 text, code=ErrorCode.TRANSACTION_FORGOTTEN, hint="count the rows before you write them again"
             )

@@ -121,7 +121,7 @@ class Procedures:
                 yield progress
         if record is None:
             raise NotFound(
-                f"no statement {statement[:64]} is known: it never changed anything, or ended long ago",
+                f"no statement {statement[:64]!r} is known: it never changed anything, or ended long ago",
                 code=ErrorCode.NO_STATEMENT,
                 hint="look with SHOW TABLES or DESCRIBE before you run it again",
             )

@@ -22,10 +22,11 @@ from typing import Final
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import messages
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden
-from leasehold.ids import NodeId
+from leasehold.ids import NodeId, Token
 
 
 class CallerRole(StrEnum):
@@ -80,6 +81,9 @@ def check_caller(request: messages.Message, caller: Caller | None, catalog: Cata
             _need_member(caller)
             if not caller.is_node(name):
                 raise _not_this(caller, f"node {name[:80]}")
+            of_it = request.node if isinstance(request, messages.Join) else _node_with(request.token, catalog)
+            if of_it is not None:
+                check_sender(of_it, caller, catalog)
         case (
             messages.AskIncarnation(node=node)
             | messages.OpenSession(node=node)
@@ -120,6 +124,12 @@ def _check_no_stranger(caller: Caller | None) -> None:
             hint="set LEASEHOLD_TLS to the folder of a certificate (`leasehold ca issue --client NAME` makes one), and"
             " create a user: with users, a password is enough",
         )
+
+
+def _node_with(token: Token, catalog: Catalog) -> NodeId | None:
+    """The node that was allocated for a token, if any was."""
+    token_hash = hash_secret(token)
+    return next((one.id for one in catalog.nodes.values() if one.token_hash == token_hash), None)
 
 
 def check_sender(node: NodeId, caller: Caller | None, catalog: Catalog) -> None:

@@ -62,7 +62,7 @@ def check_delegation(request: messages.DelegateLogin, catalog: Catalog) -> None:
     record = catalog.transactions.get(request.transaction)
     if record is None or record.table != request.table or record.state is not TransactionState.OPEN:
         raise Refused(
-            f"write transaction {request.transaction[:64]} is not open on this table",
+            f"write transaction {request.transaction[:64]!r} is not open on this table",
             code=ErrorCode.TRANSACTION_UNKNOWN,
             hint="open a transaction first",
         )

@@ -17,7 +17,7 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import LoginLimits, LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
 from leasehold.errors import Unauthenticated, WrongPassword, WrongUserToken
 from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken, is_user_token
-from leasehold.limits.people import DELEGATED_TTL_NS, LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX
+from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
 
@@ -184,7 +184,9 @@ def delegated_logins_renewed(application: bytes, catalog: Catalog, wall_us: int)
         record = catalog.logins[token_hash]
         assert record.limits is not None, "a login without limits is of no application"
         expires_us = min(wall_us + DELEGATED_TTL_NS // 1_000, record.limits.last_us)
-        if expires_us > record.limits.expires_us:
+        grown_us = expires_us - record.limits.expires_us
+        # Each change goes to all nodes, so one that comes early makes none.
+        if grown_us >= DELEGATED_RENEW_NS // 2_000 or (grown_us > 0 and expires_us == record.limits.last_us):
             limits = msgspec.structs.replace(record.limits, expires_us=expires_us)
             changes.append(put(keys.login(token_hash), msgspec.structs.replace(record, limits=limits)))
     return tuple(changes)

@@ -179,7 +179,7 @@ def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
     if record is None:
         # It may have been committed and forgotten since: only an indefinite answer is true.
         raise OutcomeUnknown(
-            f"write transaction {transaction[:64]} is not known, or not any more",
+            f"write transaction {transaction[:64]!r} is not known, or not any more",
             code=ErrorCode.TRANSACTION_FORGOTTEN,
             hint="count the table's rows before you write them again",
         )

@@ -110,7 +110,11 @@ def check_covered(request: CommitTransaction, table: TableRecord, catalog: Catal
         raise conflict(str(catalog.table_name(table)), "a column of its conditions was dropped")
     where = tuple(msgspec.structs.replace(one, field=fields[one.field.id]) for one in request.covers)
     if not are_sound(where, live_fields(table), values_max=REPLACED_VALUES_MAX):
-        raise Refused("the conditions of a commit are not as they were planned", code=ErrorCode.BAD_MESSAGE)
+        raise Refused(
+            "the conditions of a commit are not as they were planned",
+            code=ErrorCode.BAD_MESSAGE,
+            hint="upgrade the client",
+        )
     replaced = {one.segment for one in request.replaces}
     for number in range(table.buckets):
         found = may_hold(where, catalog.bucket_segments(table.id, BucketNumber(number)))

@@ -142,7 +142,7 @@ def _open(ticket: messages.WriteTicket, view: Catalog) -> TransactionRecord:
 
 def _not_open(transaction: TransactionId) -> Refused:
     return Refused(
-        f"write transaction {transaction[:64]} is not open on this table",
+        f"write transaction {transaction[:64]!r} is not open on this table",
         code=ErrorCode.TRANSACTION_UNKNOWN,
         hint="open a transaction and write the rows again",
     )

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from leasehold.core.words.messages import Message
+from leasehold.core.words.messages import CommitTransaction, Message, Request, Ticket
 from leasehold.core.words.records import AnyRecord, Record
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Refused
@@ -14,10 +14,14 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not ours: nesting too deep is one of them."""
 
 R = TypeVar("R", bound=Record)
+M = TypeVar("M", bound=Message)
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _record = msgspec.msgpack.Decoder(AnyRecord)
 _message = msgspec.msgpack.Decoder(Message)
+_request = msgspec.msgpack.Decoder(Request)
+_ticket = msgspec.msgpack.Decoder(Ticket)
+_commit = msgspec.msgpack.Decoder(CommitTransaction)
 
 
 def encode(thing: AnyRecord | Message) -> bytes:
@@ -38,9 +42,28 @@ def decode_record(kind: type[R], blob: bytes) -> R:
 
 def decode_message(blob: bytes | bytearray) -> Message:
     """The message in `blob`; raises `Refused` with code BAD_MESSAGE if it is not one of ours."""
+    return _decoded(_message, blob)
+
+
+def decode_request(blob: bytes | bytearray, *, commit: bool = False) -> Request:
+    """As `decode_message`, of nothing but what a coordinator is asked. An answer may hold lists of any length, which
+    take far more memory than their bytes."""
+    return _decoded(_commit if commit else _request, blob)
+
+
+def decode_ticket(blob: bytes | bytearray) -> Ticket:
+    """As `decode_request`, of what a node is asked."""
+    return _decoded(_ticket, blob)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[M], blob: bytes | bytearray) -> M:
     if len(blob) > MESSAGE_BYTES_MAX:
-        raise Refused(f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code=ErrorCode.BAD_MESSAGE)
+        raise Refused(
+            f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code=ErrorCode.BAD_MESSAGE, hint="send less"
+        )
     try:
-        return _message.decode(blob)
+        return decoder.decode(blob)
     except UNREADABLE as error:
-        raise Refused(f"the message can't be read: {error}", code=ErrorCode.BAD_MESSAGE) from error
+        raise Refused(
+            f"the message can't be read: {error}", code=ErrorCode.BAD_MESSAGE, hint="upgrade the older of the two"
+        ) from error

@@ -5,6 +5,7 @@ import pytest
 
 from leasehold.core.access.callers import Caller, CallerRole, check_caller, check_counts, check_founder
 from leasehold.core.catalog.plan import put
+from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.removal import tombstone
 from leasehold.core.words import keys, messages
 from leasehold.core.words.records import CertifiedNameRecord, RevokedCertificateRecord
@@ -92,6 +93,18 @@ def test_what_a_node_asks_is_for_the_node_that_its_certificate_names(request_):
     assert refusal(request_, None) is None, "without TLS its token or session alone says who it is"
     assert [refusal(request_, one) for one in (OTHER_NODE, COORDINATOR)] == ["NOT_THIS_NODE"] * 2
     assert {refusal(request_, one) for one in (CLIENT, NEIGHBOUR, STRANGER)} == {"WRONG_DOOR"}
+
+
+def test_a_certificate_of_its_own_takes_no_node_of_another_name():
+    allocate, join = OF_THE_NODE[:2]
+    with_name = [msgspec.structs.replace(one, name="n9") for one in (allocate, join)]
+    stranger = Caller(CallerRole.NODE, "n9")
+    of_n2 = msgspec.structs.replace(OPEN.nodes[2], token_hash=hash_secret(TOKEN))
+    catalog = OPEN.changed((put(keys.node(2), of_n2),))
+    assert [refusal(one, stranger, catalog) for one in with_name] == ["NOT_THIS_NODE"] * 2
+    assert [refusal(one, NODE, catalog) for one in (allocate, join)] == [None, None]
+    fresh = msgspec.structs.replace(with_name[0], token="9" * 32)
+    assert refusal(fresh, stranger, catalog) is None
 
 
 def test_a_node_that_nobody_knows_is_for_others_to_refuse():

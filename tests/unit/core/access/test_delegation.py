@@ -42,7 +42,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import LoginRecord, TransactionState
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, TransactionId
-from leasehold.limits.people import DELEGATED_TTL_NS, LOGIN_TTL_NS
+from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS
 from leasehold.limits.statements import QUERY_TABLES_MAX
 from leasehold.sql.parse import parse
 from tests.unit.core.access.rights_words import (
@@ -245,8 +245,10 @@ def test_that_of_an_application_expires_soon_and_is_renewed_for_a_day(all_rights
     assert delegated_logins_renewed(APPLICATION, catalog, NOW_US - 1) == (), (
         "a clock that goes back ends nothing sooner"
     )
-    catalog = renewed(catalog, NOW_US + 5)
-    assert catalog.logins[hash_secret(token)].limits.expires_us == NOW_US + 5 + ttl_us
+    later_us = DELEGATED_RENEW_NS // 2_000
+    assert delegated_logins_renewed(APPLICATION, catalog, NOW_US + later_us - 1) == (), "it has just been made"
+    catalog = renewed(catalog, NOW_US + later_us)
+    assert catalog.logins[hash_secret(token)].limits.expires_us == NOW_US + later_us + ttl_us
     catalog = renewed(catalog, NOW_US + day_us - 1)
     assert hash_secret(token) in delegated_logins_expired(catalog, NOW_US + day_us)
     assert delegated_logins_renewed(APPLICATION, catalog, NOW_US + day_us + 1) == ()

@@ -1,15 +1,20 @@
 """Bytes that are not ours are refused, whatever they are; no message can end a process."""
 
+from functools import partial
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.words.codec import decode_message, decode_record, encode
-from leasehold.core.words.messages import WhoAreYou
+from leasehold.core.words import messages
+from leasehold.core.words.codec import decode_message, decode_record, decode_request, decode_ticket, encode
+from leasehold.core.words.messages import BaseMessage, WhoAreYou
 from leasehold.core.words.records import ClusterRecord
+from leasehold.core.words.statements import Literal
 from leasehold.errors import Corrupt, Refused
-from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import ASKED_MAX, ASKED_VALUES_MAX, MESSAGE_BYTES_MAX
+from leasehold.limits.statements import COLUMNS_MAX, QUERY_TABLES_MAX
 from tests.few import examples
 
 
@@ -38,3 +43,39 @@ def test_random_bytes_are_refused_or_decoded(blob):
         decode_message(blob)
     except Refused as refused:
         assert refused.code == "BAD_MESSAGE"
+
+
+@pytest.mark.parametrize("decode", [decode_request, partial(decode_request, commit=True), decode_ticket])
+def test_an_answer_is_not_decoded_where_a_request_is_expected(decode):
+    rows = messages.Rows(columns=(), rows=((None,),) * 10, revision=1)
+    assert decode_message(encode(rows)) == rows
+    with pytest.raises(Refused, match="rows/1") as caught:
+        decode(encode(rows))
+    assert caught.value.code == "BAD_MESSAGE"
+    assert caught.value.hint
+
+
+MANY_VIEWS = (1,) * (QUERY_TABLES_MAX + 1)
+MANY_VALUES = (Literal("null", ""),) * (ASKED_VALUES_MAX + 1)
+
+
+def plan(columns=None, **more):
+    return messages.PlanScan(cluster_id=None, name="d.t", columns=columns, **more)
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        (plan(("a",) * (COLUMNS_MAX + 1)), "columns"),
+        (plan(through=MANY_VIEWS), "through"),
+        (plan(where=(messages.Filter(column="a", operator="IN", values=MANY_VALUES),)), "values"),
+        (messages.AgreeCutoff(cluster_id="c", table=1, query="q", through=MANY_VIEWS), "through"),
+        (messages.DelegateLogin(cluster_id="c", table=1, through=MANY_VIEWS), "through"),
+        (messages.PlanQuery(cluster_id=None, names=("",) * (ASKED_MAX + 1)), "names"),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, BaseMessage) else one,
+)
+def test_a_list_that_is_too_long_is_not_decoded(asked, where):
+    with pytest.raises(Refused, match=where) as caught:
+        decode_request(encode(asked))
+    assert caught.value.code == "BAD_MESSAGE"

@@ -165,5 +165,39 @@ _OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Backups
 Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Local | _Streams
 """Everything that may travel on its own."""
 
+Request: TypeAlias = (
+    WhoAreYou
+    | ChallengeCoordinator
+    | Initialise
+    | OfMember
+    | AskSnapshot
+    | ReportProcessEnd
+    | AnyLogin
+    | DelegateLogin
+    | RenewLogins
+    | LogOut
+    | Execute
+    | AskOutcome
+    | AskReceipts
+    | AskStatus
+    | RemoveNode
+    | TransferLeadership
+    | AskBackup
+    | AskTable
+    | AskView
+    | OpenTransaction
+    | CommitTransaction
+    | AbortTransaction
+    | PlanScan
+    | PlanQuery
+    | AgreeCutoff
+)
+"""What a coordinator is asked by a call; a node's session begins with `OpenSession`."""
+
+Ticket: TypeAlias = (
+    WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | AskLocalProof | OpenLocal | RenewLocal
+)
+"""What a node is asked."""
+
 READING: Final = (WhoAreYou, AskStatus, AskTable, AskView, AskReceipts, PlanScan, PlanQuery)
 """Requests that only read the catalog: without an answer, nothing has happened."""

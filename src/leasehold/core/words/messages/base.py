@@ -1,8 +1,14 @@
 """The roots of all messages."""
 
+from typing import Annotated, TypeAlias
+
 import msgspec
 
-from leasehold.ids import LoginToken, Term
+from leasehold.ids import LoginToken, ObjectId, Term
+from leasehold.limits.statements import QUERY_TABLES_MAX
+
+Through: TypeAlias = Annotated[tuple[ObjectId, ...], msgspec.Meta(max_length=QUERY_TABLES_MAX)]
+"""The views that a table is read through."""
 
 
 class BaseMessage(

@@ -1,6 +1,6 @@
 """What clients ask and hear."""
 
-from leasehold.core.words.messages.base import BaseMessage, ClientRequest
+from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Through
 from leasehold.core.words.records import BarrierReceipt, CheckpointRow, Outcome, SettledNode, Waited
 from leasehold.ids import (
     ApplicationSecret,
@@ -52,7 +52,7 @@ class DelegateLogin(ClientRequest, frozen=True, kw_only=True, tag="delegate-logi
 
     cluster_id: ClusterId | None
     table: ObjectId
-    through: tuple[ObjectId, ...] = ()
+    through: Through = ()
     transaction: TransactionId | None = None
     application: bytes = b""
     """The hash of the secret of the application that renews the login; empty for a login that nobody renews."""

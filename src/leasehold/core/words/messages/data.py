@@ -1,9 +1,11 @@
 """Tables, write transactions and plans of scans."""
 
+from typing import Annotated, TypeAlias
 from typing import Literal as OneOf
-from typing import TypeAlias
 
-from leasehold.core.words.messages.base import BaseMessage, ClientRequest
+from msgspec import Meta
+
+from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Through
 from leasehold.core.words.records import (
     ColumnStatistics,
     DeleteRecord,
@@ -27,6 +29,9 @@ from leasehold.ids import (
     SegmentId,
     TransactionId,
 )
+from leasehold.limits.messages import ASKED_MAX, ASKED_VALUES_MAX
+from leasehold.limits.statements import COLUMNS_MAX, FILTERS_MAX, REPLACED_VALUES_MAX
+from leasehold.limits.upkeep import DELETES_MAX
 
 
 class AskTable(ClientRequest, frozen=True, kw_only=True, tag="ask-table/1"):
@@ -177,7 +182,7 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
     """With `replaces`: the newest DELETE that was applied to those rows."""
     forgets: bool = False
     """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
-    covers: tuple["FieldFilter", ...] | None = None
+    covers: Annotated[tuple["FieldFilter", ...], Meta(max_length=FILTERS_MAX)] | None = None
     """Unless None: no segment but those that it `replaces` may hold a row that fulfils all of these."""
 
     @property
@@ -206,7 +211,7 @@ class Cutoff(BaseMessage, frozen=True, kw_only=True, tag="cutoff/1"):
 
     revision: Revision
     deletes: int
-    undecided: tuple[int, ...] = ()
+    undecided: Annotated[tuple[int, ...], Meta(max_length=DELETES_MAX)] = ()
     """Those of the DELETEs that may still be rolled back."""
     earliest_us: int | None = None
     """Microseconds since 1970 UTC; None where no row expires."""
@@ -221,7 +226,7 @@ class AgreeCutoff(ClientRequest, frozen=True, kw_only=True, tag="agree-cutoff/1"
     table: ObjectId
     query: str
     """128 random bits in hex."""
-    through: tuple[ObjectId, ...] = ()
+    through: Through = ()
     """The views that the table is read through."""
 
 
@@ -233,7 +238,7 @@ class Filter(BaseMessage, frozen=True, kw_only=True, tag="filter/1"):
 
     column: str
     operator: FilterOperator
-    values: tuple[Literal, ...] = ()
+    values: Annotated[tuple[Literal, ...], Meta(max_length=ASKED_VALUES_MAX)] = ()
 
 
 class FieldFilter(BaseMessage, frozen=True, kw_only=True, tag="field-filter/1"):
@@ -241,7 +246,7 @@ class FieldFilter(BaseMessage, frozen=True, kw_only=True, tag="field-filter/1"):
 
     field: Field
     operator: FilterOperator
-    values: tuple[str, ...] = ()
+    values: Annotated[tuple[str, ...], Meta(max_length=REPLACED_VALUES_MAX)] = ()
 
 
 class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
@@ -249,12 +254,12 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
 
     cluster_id: ClusterId | None
     name: str
-    columns: tuple[str, ...] | None
-    through: tuple[ObjectId, ...] = ()
+    columns: Annotated[tuple[str, ...], Meta(max_length=COLUMNS_MAX)] | None
+    through: Through = ()
     """The views that the table is read through."""
     rewrite: bool = False
     """Only the segments that are worth rewriting."""
-    where: tuple[Filter, ...] = ()
+    where: Annotated[tuple[Filter, ...], Meta(max_length=ASKED_MAX)] = ()
     """Only rows that fulfil all of these."""
     as_of: Revision | None = None
     """The revision whose rows are read, by default the present one."""
@@ -270,7 +275,7 @@ class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
     """Pins one revision for all tables and views that a SELECT names, each as `database.name`."""
 
     cluster_id: ClusterId | None
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], Meta(max_length=ASKED_MAX)]
 
 
 class QueryPlan(BaseMessage, frozen=True, kw_only=True, tag="query-plan/1"):

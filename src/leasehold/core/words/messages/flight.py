@@ -1,6 +1,10 @@
 """Tickets and batch marks on Flight."""
 
-from leasehold.core.words.messages.base import BaseMessage
+from typing import Annotated
+
+from msgspec import Meta
+
+from leasehold.core.words.messages.base import BaseMessage, Through
 from leasehold.core.words.messages.data import Cutoff, FieldFilter, StagedSegment
 from leasehold.core.words.records import Field
 from leasehold.ids import (
@@ -19,6 +23,7 @@ from leasehold.ids import (
     Term,
     TransactionId,
 )
+from leasehold.limits.statements import COLUMNS_MAX, FILTERS_MAX
 
 
 class WriteTicket(BaseMessage, frozen=True, kw_only=True, tag="write-ticket/1"):
@@ -133,16 +138,16 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     segment: SegmentId
     sha256: bytes
     row_offset: int
-    fields: tuple[Field, ...]
+    fields: Annotated[tuple[Field, ...], Meta(max_length=COLUMNS_MAX)]
     revision: Revision
-    through: tuple[ObjectId, ...] = ()
+    through: Through = ()
     """The views that the table is read through: the scan ends with any of them."""
     login: LoginToken | None = None
     generation: Generation = Generation(1)
     """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
     cutoff: Cutoff | None = None
     """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
-    where: tuple[FieldFilter, ...] = ()
+    where: Annotated[tuple[FieldFilter, ...], Meta(max_length=FILTERS_MAX)] = ()
     """Only rows that fulfil all of these are sent."""
 
 

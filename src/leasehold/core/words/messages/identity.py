@@ -1,8 +1,13 @@
 """Identity and admission (docs/design.md, "Identity")."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from leasehold.core.words.messages.base import BaseMessage
 from leasehold.core.words.operations import Change
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, Revision, Session, Term, Token
+from leasehold.limits.messages import ASKED_MAX
 
 
 class WhoAreYou(BaseMessage, frozen=True, kw_only=True, tag="who-are-you/1"):
@@ -79,7 +84,7 @@ class Join(BaseMessage, frozen=True, kw_only=True, tag="join/1"):
     finished: Nonce | None = None
     protocol_min: int = 1
     """The oldest version that this program speaks; `protocol` is the newest."""
-    capabilities: tuple[str, ...] = ()
+    capabilities: Annotated[tuple[str, ...], Meta(max_length=ASKED_MAX)] = ()
     proof: bytes | None = None
     rack: str = ""
 

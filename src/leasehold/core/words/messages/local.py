@@ -1,9 +1,16 @@
 """Local opens: a reader that sees a node's file system gets links to segment files (`core/local`)."""
 
-from leasehold.core.words.messages.base import BaseMessage, Failure
+from typing import Annotated
+
+from msgspec import Meta
+
+from leasehold.core.words.messages.base import BaseMessage, Failure, Through
 from leasehold.core.words.messages.data import Cutoff
 from leasehold.core.words.records import Field
 from leasehold.ids import BucketNumber, ClusterId, Generation, LoginToken, ObjectId, Revision, SegmentId
+from leasehold.limits.local import LOCAL_GROUPS_MAX
+from leasehold.limits.messages import ASKED_MAX
+from leasehold.limits.statements import COLUMNS_MAX
 
 
 class AskLocalProof(BaseMessage, frozen=True, kw_only=True, tag="ask-local-proof/1"):
@@ -40,12 +47,12 @@ class OpenLocal(BaseMessage, frozen=True, kw_only=True, tag="open-local/1"):
     request: str
     proof: bytes
     table: ObjectId
-    fields: tuple[Field, ...]
-    groups: tuple[tuple[LocalSegment, ...], ...]
+    fields: Annotated[tuple[Field, ...], Meta(max_length=COLUMNS_MAX)]
+    groups: Annotated[tuple[tuple[LocalSegment, ...], ...], Meta(max_length=LOCAL_GROUPS_MAX)]
     revision: Revision
     cutoff: Cutoff
     generation: Generation
-    through: tuple[ObjectId, ...] = ()
+    through: Through = ()
     login: LoginToken | None = None
 
 
@@ -65,7 +72,7 @@ class RenewLocal(BaseMessage, frozen=True, kw_only=True, tag="renew-local/1"):
     """Renews the sub-leases of these opens, or with `releases` ends them."""
 
     cluster_id: ClusterId
-    requests: tuple[str, ...]
+    requests: Annotated[tuple[str, ...], Meta(max_length=ASKED_MAX)]
     releases: bool = False
     login: LoginToken | None = None
 

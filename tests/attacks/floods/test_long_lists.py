@@ -1,0 +1,124 @@
+"""Messages of few bytes that take much memory or many steps once they are decoded; and logins renewed all the time."""
+
+import secrets
+from collections.abc import Callable
+
+import pytest
+
+from leasehold.client.cluster import Cluster
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import (
+    AgreeCutoff,
+    CommitTransaction,
+    DelegateLogin,
+    FieldFilter,
+    Message,
+    PlanScan,
+    RenewLogins,
+    Rows,
+)
+from leasehold.core.words.records import Field, UseState
+from leasehold.ids import ApplicationSecret, ClusterId, FieldId, ObjectId, Revision, TransactionId
+from leasehold.limits.people import LOGINS_PER_USER_MAX
+from leasehold.limits.requests import REQUEST_BYTES_MAX
+from leasehold.wire.requests import frames
+from leasehold.wire.rpc import CALL, COMMIT
+from tests.attacks.floods.test_coordinator_floods import ANSWER_S, CONNECTIONS, at_once, channels
+from tests.attacks.floods.tickets import logged_in
+from tests.attacks.ground import NOBODY, READER, TABLE, Ground
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+CALLS = 40
+COMMIT_BYTES = 15 * 1024 * 1024
+LOGINS = LOGINS_PER_USER_MAX
+RENEWALS = 300
+
+
+def rows(size: int) -> bytes:
+    """An answer with rows of one NULL each, which no server is asked."""
+    return encode(Rows(columns=("a",), rows=((None,),) * (size // 2 - 100), revision=Revision(1)))
+
+
+def covers(size: int) -> bytes:
+    """A commit whose conditions have empty values."""
+    field = Field(id=FieldId(1), name="a", type="STRING", nullable=True, state=UseState.IN_USE)
+    return encode(
+        CommitTransaction(
+            cluster_id=ClusterId("c"),
+            transaction=TransactionId("0" * 32),
+            segments=(),
+            covers=(FieldFilter(field=field, operator="IN", values=("",) * (size - 1_000)),),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "made"),
+    [
+        (CALL, lambda: rows(REQUEST_BYTES_MAX)),
+        (COMMIT, lambda: rows(COMMIT_BYTES)),
+        pytest.param(COMMIT, lambda: covers(COMMIT_BYTES), marks=pytest.mark.long),
+    ],
+    ids=["an answer", "an answer as a commit", "conditions of a commit"],
+)
+def test_messages_that_take_far_more_memory_than_their_bytes(
+    ground: Ground, scale: int, method: str, made: Callable[[], bytes]
+) -> None:
+    sent = list(frames(made()))
+    with channels(ground, CONNECTIONS) as several, ground.attacked():
+        calls = [
+            lambda channel=several[number % CONNECTIONS]: channel.stream_unary(method)(iter(sent), timeout=ANSWER_S)
+            for number in range(CALLS * scale)
+        ]
+        ended = at_once(calls)
+    assert set(ended) <= {"BAD_MESSAGE", "BUSY", "TOO_SLOW", "RESOURCE_EXHAUSTED"}
+    assert ended["BAD_MESSAGE"]
+
+
+def plan(cluster: Cluster) -> Message:
+    return PlanScan(cluster_id=None, name=TABLE, columns=("a",) * 2_000_000, login=logged_in(cluster))
+
+
+def cutoff(cluster: Cluster) -> Message:
+    known = cluster.whoami().cluster_id
+    through = (ObjectId(1),) * 4_000_000
+    return AgreeCutoff(cluster_id=known, table=ObjectId(999), query="0" * 32, through=through, login=logged_in(cluster))
+
+
+@pytest.mark.parametrize(("who", "made"), [(READER, plan), (NOBODY, cutoff)], ids=["columns", "views"])
+def test_requests_with_millions_of_words(
+    ground: Ground, scale: int, who: tuple[str, str], made: Callable[[Cluster], Message]
+) -> None:
+    with ground.connect(who) as cluster:
+        sent = list(frames(encode(made(cluster))))
+    with channels(ground, CONNECTIONS) as several, ground.attacked():
+        calls = [
+            lambda channel=several[number % CONNECTIONS]: channel.stream_unary(CALL)(iter(sent), timeout=ANSWER_S)
+            for number in range(CALLS * scale)
+        ]
+        ended = at_once(calls)
+    assert set(ended) <= {"BAD_MESSAGE", "BUSY", "TOO_SLOW", "RESOURCE_EXHAUSTED"}
+    assert ended["BAD_MESSAGE"]
+
+
+def test_an_application_that_renews_many_logins_all_the_time(ground: Ground, scale: int) -> None:
+    secret = ApplicationSecret(secrets.token_hex(16))
+    with ground.connect(READER) as cluster, channels(ground, CONNECTIONS) as several:
+        facts, login = cluster.facts(TABLE), logged_in(cluster)
+        asked = encode(
+            DelegateLogin(cluster_id=facts.cluster_id, table=facts.table, login=login, application=hash_secret(secret))
+        )
+        renewal = encode(RenewLogins(cluster_id=facts.cluster_id, application=secret))
+
+        def many(blob: bytes, count: int) -> set[str]:
+            calls = [
+                lambda channel=several[number % CONNECTIONS]: channel.unary_unary(CALL)(blob, timeout=ANSWER_S)
+                for number in range(count)
+            ]
+            return set(at_once(calls))
+
+        assert "OK" in many(asked, LOGINS)
+        with ground.attacked():
+            assert "OK" in many(renewal, RENEWALS * scale)
