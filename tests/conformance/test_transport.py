@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leasehold.core.words.messages import AskReceipts, AskStatus, JoinWait, Message, WhoAreYou
+from leasehold.core.words.messages import AskReceipts, AskStatus, AskTable, JoinWait, Message, WhoAreYou
 from leasehold.errors import BadSettings, Definite, Fenced, Indefinite, LeaseholdError, NotLeader, Unreachable
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX
@@ -20,12 +20,11 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 def test_a_call_is_answered(run: Run) -> None:
     async def body(ground: Ground, service: Echo, server: Server, connection: Connection) -> None:
-        assert await connection.call(JoinWait(wait_ns=7), timeout_ns=SOON_NS) == JoinWait(wait_ns=7)
+        asked = [AskTable(cluster_id=None, name=str(number)) for number in range(50)]
+        assert await connection.call(asked[7], timeout_ns=SOON_NS) == asked[7]
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(connection.call(JoinWait(wait_ns=number), timeout_ns=SOON_NS)) for number in range(50)
-            ]
-        assert [task.result() for task in tasks] == [JoinWait(wait_ns=number) for number in range(50)]
+            tasks = [group.create_task(connection.call(one, timeout_ns=SOON_NS)) for one in asked]
+        assert [task.result() for task in tasks] == asked
         assert ground.faults == []
 
     checked(run, body)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.conformance.transport_ground import Echo
 
-from leasehold.core.words.messages import AskReceipts, Execute, JoinWait, WhoAreYou
+from leasehold.core.words.messages import AskReceipts, AskTable, Execute, JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import StatementId
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -62,10 +62,12 @@ def connection(address: str) -> Generator[BlockingConnection, None, None]:
 
 def test_calls_are_answered_on_all_threads(connection: BlockingConnection) -> None:
     def call(number: int) -> object:
-        return connection.call(JoinWait(wait_ns=number), SOON_NS)
+        return connection.call(AskTable(cluster_id=None, name=str(number)), SOON_NS)
 
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(call, range(100))) == [JoinWait(wait_ns=number) for number in range(100)]
+        assert list(threads.map(call, range(100))) == [
+            AskTable(cluster_id=None, name=str(number)) for number in range(100)
+        ]
 
 
 def test_errors_arrive_as_themselves(connection: BlockingConnection) -> None:

@@ -82,9 +82,10 @@ def test_a_scan_planned_under_a_delete_of_nothing_goes_on_when_its_record_is_gon
 
 def test_a_cutoff_out_of_bounds_is_no_ticket(pair: Cluster) -> None:
     gone = Cutoff(revision=Revision(1), deletes=0)
-    for wrong in ({"undecided": tuple(range(DELETES_MAX + 1))}, {"earliest_us": 2**63}):
+    too_many = tuple(range(DELETES_MAX + 1))
+    for code, wrong in (("BAD_MESSAGE", {"undecided": too_many}), ("BAD_TICKET", {"earliest_us": 2**63})):
         request = pair.read_ticket(segment_of(pair), cutoff=msgspec.structs.replace(gone, **wrong))
-        assert refused(pair.node(1), request) == "BAD_TICKET"
+        assert refused(pair.node(1), request) == code
 
 
 # ---------------------------------------------------------------- expiry
