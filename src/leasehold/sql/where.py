@@ -6,6 +6,7 @@ from leasehold.core.words.messages import Filter
 from leasehold.core.words.statements import Condition, Literal
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
+from leasehold.limits.statements import FILTERS_MAX
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.front import read
 
@@ -18,13 +19,19 @@ _WRITE: Final = (
 def read_where(text: str) -> tuple[Filter, ...]:
     """The conditions in `text`, for `where` of a scan.
 
-    Raises `BadStatement`, whose hint says what can be written, or `Refused` (BAD_IDENTIFIER, BAD_VALUE ..).
+    Raises `BadStatement`, whose hint says what can be written, or `Refused` (BAD_IDENTIFIER, TOO_MANY_CONDITIONS ..).
     """
     try:
         cursor = Cursor(read(text))
         found = list(_filters(cursor))
         while cursor.accept("AND"):
             found += _filters(cursor)
+            if len(found) > FILTERS_MAX:
+                raise Refused(
+                    f"more than {FILTERS_MAX} conditions",
+                    code=ErrorCode.TOO_MANY_CONDITIONS,
+                    hint="write IN (..) for several values, or filter the rows that come",
+                )
         cursor.end()
     except BadStatement as error:
         raise BadStatement(error.text, hint=_WRITE) from error

@@ -5,6 +5,7 @@ import pytest
 from leasehold.core.words.messages import Filter
 from leasehold.core.words.statements import Literal
 from leasehold.errors import BadStatement, LeaseholdError
+from leasehold.limits.statements import FILTERS_MAX
 from leasehold.sql.where import read_where
 
 
@@ -67,3 +68,10 @@ def test_anything_else_is_refused_with_what_can_be_written(text):
 def test_other_refusals(text):
     with pytest.raises(LeaseholdError):
         read_where(text)
+
+
+def test_no_more_conditions_are_read_than_a_scan_may_have():
+    assert len(read_where(" AND ".join(["a = 1"] * FILTERS_MAX))) == FILTERS_MAX
+    with pytest.raises(LeaseholdError) as caught:
+        read_where(" AND ".join(["a BETWEEN 1 AND 2"] * FILTERS_MAX + ["not a condition"]))
+    assert caught.value.code == "TOO_MANY_CONDITIONS"
