@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from leasehold.core.words.codec import decode_request
+from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable
@@ -106,7 +106,7 @@ class Host:
 @contextlib.asynccontextmanager
 async def _arrived(request: bytes) -> AsyncGenerator[Message]:
     """Reads a request of which all bytes are there."""
-    yield decode_request(request)
+    yield decode_message(request)
 
 
 class SimulatedServer:
