@@ -30,6 +30,14 @@ MUTANTS = (
         unseen="a random cluster has no certificates",
     ),
     Mutant(
+        name="a node taken over by the certificate of another and a copy of its directory",
+        invariant="INV-ID-2",
+        rule="the node that a token or a number is of has the name of the certificate",
+        edits=(Edit("check_caller", "of_it is not None", "False"),),
+        hunters=(CALLERS,),
+        unseen="a random cluster has no certificates",
+    ),
+    Mutant(
         name="members' questions without a certificate of one",
         invariant="INV-ID-1",
         rule="only a caller with the certificate of a process asks what processes ask each other",

@@ -24,6 +24,12 @@ MUTANTS = (
         f"{UNIT}::test_it_runs_no_statement",
     ),
     _mutant(
+        "delegated logins that are written anew with each renewal",
+        "a renewal changes nothing that was renewed a moment ago",
+        Edit("delegated_logins_renewed", "grown_us >= DELEGATED_RENEW_NS // 2_000", "grown_us > 0"),
+        f"{UNIT}::test_that_of_an_application_expires_soon_and_is_renewed_for_a_day",
+    ),
+    _mutant(
         "requests beyond the limits of a delegated login",
         "a coordinator compares each request with the limits of the login",
         Edit("check_request", "check_within(asker, request, catalog)", ""),
