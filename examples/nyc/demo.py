@@ -122,9 +122,13 @@ class Demo:
         return next(one["name"] for one in coordinators if one["role"] == "LEADER")
 
     def ask(self, spark: Any, *, show: bool) -> list[Any]:
-        """The query over both tables; its result is printed and plotted the first time."""
-        flights = leasehold.spark.table(spark, "nyc.flights", columns=["origin", "time_hour", "dep_delay"])
-        weather = leasehold.spark.table(spark, "nyc.weather", columns=["origin", "time_hour", "wind_speed", "visib"])
+        """The query over both tables; its result is printed and plotted the first time, from the files of the nodes.
+        Later it is asked over Flight: if a node ends, a scan goes on at another one."""
+        local = "auto" if show else False
+        flights, weather = (
+            leasehold.spark.table(spark, f"nyc.{name}", columns=["origin", "time_hour", *columns], local=local)
+            for name, columns in (("flights", ["dep_delay"]), ("weather", ["wind_speed", "visib"]))
+        )
         answer = delays(flights, weather)
         rows = answer.collect()
         if show:

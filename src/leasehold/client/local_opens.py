@@ -54,9 +54,13 @@ class LocalOpen:
         self._parts: list[_Part] = []
 
     def check(self) -> LeaseholdError | None:
-        """Asks the nodes now; as `ended`."""
+        """Asks the nodes now, and looks for the folders; as `ended`."""
         if self.ended is None:
             _keeper.renew(tuple(self._parts))
+        gone = next((one for one in self._parts if not one.folder.is_dir()), None)
+        if self.ended is None and gone is not None:  # a node may be back at another address
+            why = f"node {gone.node.name} has started anew"
+            self.end(Refused(why, code=ErrorCode.LOCAL_ENDED, hint="make the frame again"))
         return self.ended
 
     def close(self, why: str = "it was closed") -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,15 @@ def test_a_revoked_right_ends_an_open(pair: Cluster) -> None:
     pair.change([right(pair, Right.SELECT, leaving=(Right.SELECT,))])
     assert left_over(pair) == []
     assert ended(open_) == "FORBIDDEN"
+
+
+def test_an_open_whose_folder_is_gone_has_ended(pair: Cluster) -> None:
+    open_ = opened(pair)
+    assert open_.check() is None
+    shutil.rmtree(paths(open_)[0].parents[1])
+    ended_by = open_.check()
+    assert ended_by is not None
+    assert (ended_by.code, ended_by.text) == ("LOCAL_ENDED", "node n1 has started anew")
 
 
 def test_who_may_not_read_the_table_opens_nothing(pair: Cluster) -> None:
