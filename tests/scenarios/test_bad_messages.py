@@ -16,6 +16,7 @@ from leasehold.core.words.messages import (
     RecoveryAccepted,
     RecoveryFinished,
     RenewalRefused,
+    Request,
     SegmentsHeld,
     SessionOpened,
     Surrender,
@@ -107,7 +108,7 @@ async def test_I11_messages_of_another_cluster_and_messages_that_are_no_requests
         assert made.state() == before
         asks = {"WhoAreYou", "AskStatus", "AskReceipts"}
         assert set(codes) == {kind.__name__ for kind in get_args(Message)} - asks - {"Initialise"}
-        another = {kind.__name__ for kind in get_args(Message) if "cluster_id" in kind.__struct_fields__}
+        another = {kind.__name__ for kind in get_args(Request) if "cluster_id" in kind.__struct_fields__}
         assert {codes[name] for name in another - {"Initialise"}} == {"OTHER_CLUSTER"}
         told = codes.pop("Failure")
         assert told

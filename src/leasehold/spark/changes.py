@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from leasehold.client.cluster import Cluster, conditions
 from leasehold.client.columns import field_named
 from leasehold.client.overwrite import begin_overwrite
+from leasehold.core.data.replacement import check_unaltered
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.limits.clients import MERGE_ATTEMPTS
@@ -37,9 +38,10 @@ def change_rows(
     moves: bool = False,
 ) -> None:
     """Puts `changed` of the rows that fulfil `where` in their place; if rows move, they need not fulfil it any more.
-    Raises as `write`, with CONFLICT if others change these rows again and again."""
+    Raises as `write`, with CONFLICT if others change these rows again and again, or alter the table."""
     for attempt in range(1, MERGE_ATTEMPTS + 1):
         begun = begin_overwrite(connection, facts.name, conditions(where))
+        check_unaltered(begun, facts)
         begun = msgspec.structs.replace(begun, moves=moves)
         target = read_table(spark, connection, facts.name, where=where, options=login)
         options = {

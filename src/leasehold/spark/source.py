@@ -17,6 +17,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.coordinators import aborted_on_error
 from leasehold.client.credentials import find_credentials
 from leasehold.client.locate import TARGET_DEFAULT
+from leasehold.core.data.replacement import Overwrite, check_unaltered
 from leasehold.core.words.codec import encode
 from leasehold.spark.entry import entry_for, freeze_modules
 from leasehold.spark.errors import readable
@@ -93,6 +94,8 @@ class LeaseholdSource(DataSource):
 
                 facts = evolve(cluster, facts, schema)
             check_writable(schema, facts.fields, table=facts.name)
+            if isinstance(replaced, Overwrite):
+                check_unaltered(replaced, facts)
             begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)

@@ -86,6 +86,19 @@ def at_once(calls: list[Callable[[], bytes]], threads: int = 32) -> Counter[str]
         return Counter(pool.map(outcome, calls))
 
 
+def sent_by_many(ground: Ground, method: str, blob: bytes, count: int) -> Counter[str]:
+    """Sends a request in frames so many times, from several connections, while the ground is attacked; how many ended
+    how."""
+    sent = list(frames(blob))
+    with channels(ground, CONNECTIONS) as made, ground.attacked():
+        return at_once(
+            [
+                lambda channel=made[number % CONNECTIONS]: channel.stream_unary(method)(iter(sent), timeout=ANSWER_S)
+                for number in range(count)
+            ]
+        )
+
+
 def statement(characters: int) -> Message:
     return Execute(cluster_id=None, statement=StatementId("0" * 32), text="x" * characters)
 
@@ -114,13 +127,7 @@ def test_large_messages_of_a_stranger(ground: Ground, scale: int, method: str) -
     ids=["statements", "commits"],
 )
 def test_large_requests_in_frames_of_a_stranger(ground: Ground, scale: int, method: str, message: Message) -> None:
-    sent = list(frames(encode(message)))
-    with channels(ground, CONNECTIONS) as made, ground.attacked():
-        calls = [
-            lambda channel=made[number % CONNECTIONS]: channel.stream_unary(method)(iter(sent), timeout=ANSWER_S)
-            for number in range(LARGE_CALLS * scale)
-        ]
-        ended = at_once(calls)
+    ended = sent_by_many(ground, method, encode(message), LARGE_CALLS * scale)
     assert set(ended) <= {"BUSY", "UNAUTHENTICATED", "OTHER_CLUSTER", "TOO_SLOW"}
 
 

@@ -1,6 +1,7 @@
 """Messages of few bytes that take much memory or many steps once they are decoded; and logins renewed all the time."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -22,9 +23,8 @@ from leasehold.core.words.records import Field, UseState
 from leasehold.ids import ApplicationSecret, ClusterId, FieldId, ObjectId, Revision, TransactionId
 from leasehold.limits.people import LOGINS_PER_USER_MAX
 from leasehold.limits.requests import REQUEST_BYTES_MAX
-from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT
-from tests.attacks.floods.test_coordinator_floods import ANSWER_S, CONNECTIONS, at_once, channels
+from tests.attacks.floods.test_coordinator_floods import ANSWER_S, CONNECTIONS, at_once, channels, sent_by_many
 from tests.attacks.floods.tickets import logged_in
 from tests.attacks.ground import NOBODY, READER, TABLE, Ground
 
@@ -54,6 +54,11 @@ def covers(size: int) -> bytes:
     )
 
 
+def check_refused(ended: Counter[str]) -> None:
+    assert set(ended) <= {"BAD_MESSAGE", "BUSY", "TOO_SLOW", "RESOURCE_EXHAUSTED"}
+    assert ended["BAD_MESSAGE"]
+
+
 @pytest.mark.parametrize(
     ("method", "made"),
     [
@@ -66,15 +71,7 @@ def covers(size: int) -> bytes:
 def test_messages_that_take_far_more_memory_than_their_bytes(
     ground: Ground, scale: int, method: str, made: Callable[[], bytes]
 ) -> None:
-    sent = list(frames(made()))
-    with channels(ground, CONNECTIONS) as several, ground.attacked():
-        calls = [
-            lambda channel=several[number % CONNECTIONS]: channel.stream_unary(method)(iter(sent), timeout=ANSWER_S)
-            for number in range(CALLS * scale)
-        ]
-        ended = at_once(calls)
-    assert set(ended) <= {"BAD_MESSAGE", "BUSY", "TOO_SLOW", "RESOURCE_EXHAUSTED"}
-    assert ended["BAD_MESSAGE"]
+    check_refused(sent_by_many(ground, method, made(), CALLS * scale))
 
 
 def plan(cluster: Cluster) -> Message:
@@ -92,15 +89,8 @@ def test_requests_with_millions_of_words(
     ground: Ground, scale: int, who: tuple[str, str], made: Callable[[Cluster], Message]
 ) -> None:
     with ground.connect(who) as cluster:
-        sent = list(frames(encode(made(cluster))))
-    with channels(ground, CONNECTIONS) as several, ground.attacked():
-        calls = [
-            lambda channel=several[number % CONNECTIONS]: channel.stream_unary(CALL)(iter(sent), timeout=ANSWER_S)
-            for number in range(CALLS * scale)
-        ]
-        ended = at_once(calls)
-    assert set(ended) <= {"BAD_MESSAGE", "BUSY", "TOO_SLOW", "RESOURCE_EXHAUSTED"}
-    assert ended["BAD_MESSAGE"]
+        blob = encode(made(cluster))
+    check_refused(sent_by_many(ground, CALL, blob, CALLS * scale))
 
 
 def test_an_application_that_renews_many_logins_all_the_time(ground: Ground, scale: int) -> None:

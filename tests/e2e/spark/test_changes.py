@@ -8,21 +8,14 @@ from pyspark.sql import SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.errors import LeaseholdError
-from leasehold.spark import sql, table
+from leasehold.spark import changes, sql, table
+from tests.e2e.spark.sorted_rows import expected, rows_of
 
 pytestmark = pytest.mark.spark
 
 Row = tuple[int | None, str | None, float | None]
 OLD: list[Row] = [(1, "a", 1.5), (2, "b", 2.5), (3, None, 3.5), (None, "x", None)]
 Filled = Callable[[str], str]
-
-
-def rows_of(spark: SparkSession, name: str) -> list[Row]:
-    return sorted((tuple(row) for row in table(spark, name).collect()), key=str)
-
-
-def expected(*rows: Row) -> list[Row]:
-    return sorted(rows, key=str)
 
 
 @pytest.fixture
@@ -53,8 +46,6 @@ def test_rows_that_are_updated_need_not_fulfil_the_conditions_any_more(spark: Sp
 def test_an_update_is_planned_again_if_others_change_its_rows(
     spark: SparkSession, cluster: Cluster, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from leasehold.spark import changes
-
     name, real, reads = filled("raced_update"), changes.read_table, []
 
     def read_and_be_late(*given: object, **how: object) -> object:
@@ -67,6 +58,25 @@ def test_an_update_is_planned_again_if_others_change_its_rows(
     monkeypatch.setattr(changes, "read_table", read_and_be_late)
     sql(spark, f"UPDATE {name} SET v = v * 2 WHERE k = 2")
     assert rows_of(spark, name) == expected(OLD[0], (2, "b", 5.0), (2, "late", 1.0), *OLD[2:])
+
+
+def test_columns_that_others_rename_meanwhile_are_not_mixed_up(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.sql("CREATE TABLE e2e.swapped (k BIGINT, a BIGINT, b BIGINT)")
+    sql(spark, "INSERT INTO e2e.swapped VALUES (1, 10, 20)")
+    real = changes.read_table
+
+    def read_and_swap(*given: object, **how: object) -> object:
+        found = real(*given, **how)  # pyright: ignore[reportArgumentType]
+        for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+            cluster.sql(f"ALTER TABLE e2e.swapped RENAME COLUMN {old} TO {new}")
+        return found
+
+    monkeypatch.setattr(changes, "read_table", read_and_swap)
+    with pytest.raises((PySparkException, LeaseholdError), match="the table was altered"):
+        sql(spark, "UPDATE e2e.swapped SET k = k + 1")
+    assert [row.asDict() for row in table(spark, "e2e.swapped").collect()] == [{"k": 1, "b": 10, "a": 20}]
 
 
 def test_merge_into_takes_rows_of_a_table_or_a_select(spark: SparkSession, filled: Filled) -> None:

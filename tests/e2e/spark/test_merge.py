@@ -12,6 +12,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import MERGE_ATTEMPTS
 from leasehold.spark import changes, merge, table, write
+from tests.e2e.spark.sorted_rows import expected, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -22,14 +23,6 @@ Filled = Callable[[str], str]
 
 def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
     return spark.createDataFrame(list(rows), "k BIGINT, s STRING, n INT")
-
-
-def rows_of(spark: SparkSession, name: str) -> list[Row]:
-    return sorted((tuple(row) for row in table(spark, name).collect()), key=str)
-
-
-def expected(*rows: Row) -> list[Row]:
-    return sorted(rows, key=str)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from leasehold.core.words.messages import CommitTransaction, FieldFilter, Filter
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
-from leasehold.ids import BucketNumber, SegmentId
+from leasehold.ids import BucketNumber, SchemaVersion, SegmentId
 from leasehold.limits.statements import REPLACED_VALUES_MAX
 
 Isolation: TypeAlias = Literal["serializable", "snapshot"]
@@ -48,6 +48,8 @@ class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
     deletes: int
     by: Field | None = None
     """If given, the rows are replaced whose value of this column occurs in the new rows, besides the conditions."""
+    schema_version: SchemaVersion = SchemaVersion(0)
+    """Of the table. New rows that are old ones with other values have its columns by their names."""
     moves: bool = False
     """Whether new rows need not fulfil the conditions: they are the old ones with other values."""
 
@@ -57,12 +59,27 @@ def begun_by(
 ) -> Overwrite:
     """What a write replaces whose first plan this is."""
     seen = frozenset(one.segment for one in replaced_by(plan))
-    return Overwrite(where=where, filters=plan.where, isolation=isolation, seen=seen, deletes=plan.deletes, by=by)
+    return Overwrite(
+        where=where,
+        filters=plan.where,
+        isolation=isolation,
+        seen=seen,
+        deletes=plan.deletes,
+        by=by,
+        schema_version=plan.facts.schema_version,
+    )
 
 
 def replaced_by(plan: ScanPlan) -> tuple[Replaced, ...]:
     """All segments that a write with this plan replaces."""
     return (*plan.whole, *(Replaced(bucket=one.bucket, segment=one.id) for one in plan.segments))
+
+
+def check_unaltered(begun: Overwrite, facts: TableFacts) -> None:
+    """Raises `Refused` with code CONFLICT if the table was altered since the write began: rows that were read before
+    may lack columns, or have them under names of others."""
+    if facts.schema_version != begun.schema_version:
+        raise conflict(facts.name, "the table was altered")
 
 
 def still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan:
