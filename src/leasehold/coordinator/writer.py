@@ -122,7 +122,11 @@ class Writer:
             await self._commands.put(_Command(decide, answer))
         if self._ended and not answer.done():  # `run` takes nothing from the queue any more
             raise _stopped()
-        return await answer
+        try:
+            return await answer
+        finally:
+            # An error that it holds has this frame in its traceback: a circle, which would keep a large request.
+            del answer, decide
 
     async def run(self) -> None:
         """Writes until cancelled. Raises `LeadershipLost`, or `Indefinite` if it can't know whether it wrote."""
@@ -204,7 +208,8 @@ class Writer:
             changes = command.decide(draft)
             _check_size(changes)
         except LeaseholdError as error:
-            refused.append((command, error))
+            # A copy has no traceback, whose frames hold the command and this list: a circle too.
+            refused.append((command, copy.copy(error)))
             return None
         return changes
 

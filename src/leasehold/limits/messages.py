@@ -8,6 +8,8 @@ KEY_BYTES_MAX: Final = 1024
 ASKED_MAX: Final = 1_000
 """Names, conditions or other words in a list of a request. A longer one is not decoded: an empty word is a byte of a
 message, and takes many in memory. Of a shorter one an error can say what is wrong with it."""
+ASKED_SEGMENTS_MAX: Final = 10_000
+"""The same of the segments that a commit adds or replaces."""
 ASKED_VALUES_MAX: Final = 20_000
 """The same of the values of a condition."""
 FORMAT_VERSION: Final = 1

@@ -6,7 +6,7 @@ A column's identity is its field id: the metadata `PARQUET:field_id` of its Arro
 import decimal
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,8 @@ FIELD_ID_KEY: Final = b"PARQUET:field_id"
 FIELD_ID_DIGITS_MAX: Final = 18
 """A longer number, from a file or a peer, is no field id."""
 SCHEMAS_CACHED: Final = 256
+SCHEMA_COLUMNS_CACHED: Final = 200
+"""A schema of more columns is made anew each time: a reader chooses its columns, and their names."""
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
@@ -81,17 +83,29 @@ def arrow_type(text: str) -> pa.DataType:
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     """The Arrow schema of `fields`, in their order, each with its field id as metadata."""
-    return _schema(tuple(fields))
+    columns = tuple(_Column(one.name, one.type, one.nullable, one.id) for one in fields)
+    return _known_schema(columns) if len(columns) <= SCHEMA_COLUMNS_CACHED else _schema(columns)
 
 
-@lru_cache(maxsize=SCHEMAS_CACHED)
-def _schema(fields: tuple[Field, ...]) -> pa.Schema:
+class _Column(NamedTuple):
+    """What a schema says of a field."""
+
+    name: str
+    type: str
+    nullable: bool
+    id: FieldId
+
+
+def _schema(columns: tuple[_Column, ...]) -> pa.Schema:
     return pa.schema(
         [
             pa.field(one.name, arrow_type(one.type), one.nullable, metadata={FIELD_ID_KEY: str(one.id).encode()})
-            for one in fields
+            for one in columns
         ]
     )
+
+
+_known_schema: Final = lru_cache(maxsize=SCHEMAS_CACHED)(_schema)
 
 
 def narrowest(fields: Sequence[Field]) -> Field:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.certificates.names import CertificateRole
-from leasehold.core.words.codec import decode_message, decode_ticket, encode
+from leasehold.core.words.codec import decode_as, decode_message, decode_ticket, encode
 from leasehold.core.words.messages import (
     AskLocalProof,
     Failure,
@@ -104,11 +104,9 @@ def read_ticket(blob: bytes | None) -> Ticket:
 
 def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
     """The message of `kind` that travels beside a batch; raises `Refused` with code BAD_MESSAGE for anything else."""
-    message = None if blob is None else decode_message(blob if isinstance(blob, bytes) else blob.to_pybytes())
-    if not isinstance(message, kind):
-        found = "nothing" if message is None else type(message).__name__
-        raise BadMessage(f"{found} came instead of {kind.__name__}")
-    return message
+    if blob is None:
+        raise BadMessage(f"nothing came instead of {kind.__name__}")
+    return decode_as(kind, blob if isinstance(blob, bytes) else blob.to_pybytes())
 
 
 def _bounded(blob: bytes) -> bytes:

@@ -25,7 +25,7 @@ from leasehold.limits.flight import (
     FLIGHT_PART_BYTES,
     FLIGHT_RECEIVED_BYTES_MAX,
 )
-from leasehold.wire.ipc_header import record_batch_bytes
+from leasehold.wire.ipc_header import check_schema, record_batch_bytes
 from leasehold.wire.memory import give_back_memory
 
 CONTINUATION: Final = b"\xff\xff\xff\xff"
@@ -131,7 +131,8 @@ def read_data(message: bytes | bytearray) -> Data:
 
 
 def read_schema(header: memoryview) -> pa.Schema:
-    """The schema in an IPC header. Raises `Refused` with code BAD_MESSAGE."""
+    """The schema in an IPC header. Raises `Refused` as `check_schema`."""
+    check_schema(header)
     try:
         return pa.ipc.read_schema(pa.py_buffer(_encapsulated(header, memoryview(b""))))
     except (pa.ArrowException, OSError, ValueError) as error:

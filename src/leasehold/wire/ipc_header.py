@@ -1,20 +1,27 @@
-"""The sizes that the header of an Arrow record batch claims, checked before Arrow allocates them.
+"""The sizes that the header of an Arrow record batch or schema claims, checked before Arrow allocates them.
 
 A compressed buffer says in its first eight bytes how long it will be, and Arrow believes it. The header is a flatbuffer
 (format/Message.fbs and Schema.fbs of Arrow). Only the fields that matter are read; Arrow verifies the rest afterwards.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX
+from leasehold.limits.statements import COLUMNS_MAX
 
+SCHEMA: Final = 1
 RECORD_BATCH: Final = 3
-"""The type of such a message; a schema is 1, a dictionary 2."""
+"""The type of such a message; a dictionary is 2."""
 _TYPE, _HEADER = 1, 2
 _ROWS, _BUFFERS, _COMPRESSION, _VARIADIC = 0, 2, 3, 4
+_FIELDS: Final = 1
+"""Of a schema."""
+_CHILDREN: Final = 5
+"""Of a field."""
 _PREFIX: Final = struct.Struct("<q")
 _NOT_COMPRESSED: Final = -1
 """In the place of the length: this buffer is not compressed, although the batch is."""
@@ -55,10 +62,39 @@ class _Table(NamedTuple):
             raise struct.error("a vector beyond the end")
         return self.buffer[start + 4 : end]
 
+    def tables(self, number: int) -> "Iterator[_Table]":
+        """Those in a vector of tables."""
+        place = self.field(number)
+        if place is not None:
+            start = place + self._read("<I", place) + 4
+            for at in range(start, start + len(self.vector(number, 4)), 4):
+                yield _Table(self.buffer, at + self._read("<I", at))
+
     def _read(self, kind: str, place: int) -> int:
         if place < 0:
             raise struct.error("a place before the beginning")
         return struct.unpack_from(kind, self.buffer, place)[0]
+
+
+def check_schema(header: memoryview) -> None:
+    """Raises `Refused` for a schema that is of no table, before Arrow makes its fields: one header can name a field
+    millions of times. ROWS_DO_NOT_FIT for too many columns and for nested ones, BAD_MESSAGE for what is no schema."""
+    try:
+        schema = _Table(header, struct.unpack_from("<I", header)[0])
+        fields = schema.table(_HEADER)
+        if schema.number(_TYPE, "<B") != SCHEMA or fields is None:
+            raise _unreadable("it begins with no schema")
+        count = len(fields.vector(_FIELDS, 4)) // 4
+        if count > COLUMNS_MAX:
+            raise _no_table(f"{count} columns, over {COLUMNS_MAX}")
+        if any(len(one.vector(_CHILDREN, 4)) for one in fields.tables(_FIELDS)):
+            raise _no_table("a column that holds others")
+    except struct.error as error:
+        raise _unreadable("the header of a schema can't be read") from error
+
+
+def _no_table(what: str) -> Refused:
+    return Refused(what, code=ErrorCode.ROWS_DO_NOT_FIT, hint="no table has such columns: send the rows of a table")
 
 
 def record_batch_bytes(header: memoryview, body: memoryview) -> int:

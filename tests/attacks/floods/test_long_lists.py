@@ -17,10 +17,20 @@ from leasehold.core.words.messages import (
     Message,
     PlanScan,
     RenewLogins,
+    Replaced,
     Rows,
 )
 from leasehold.core.words.records import Field, UseState
-from leasehold.ids import ApplicationSecret, ClusterId, FieldId, ObjectId, Revision, TransactionId
+from leasehold.ids import (
+    ApplicationSecret,
+    BucketNumber,
+    ClusterId,
+    FieldId,
+    ObjectId,
+    Revision,
+    SegmentId,
+    TransactionId,
+)
 from leasehold.limits.people import LOGINS_PER_USER_MAX
 from leasehold.limits.requests import REQUEST_BYTES_MAX
 from leasehold.wire.rpc import CALL, COMMIT
@@ -54,6 +64,19 @@ def covers(size: int) -> bytes:
     )
 
 
+def replaces(size: int) -> bytes:
+    """A commit that replaces as many segments as its bytes can name."""
+    one = Replaced(bucket=BucketNumber(300), segment=SegmentId("a"))
+    return encode(
+        CommitTransaction(
+            cluster_id=ClusterId("c"),
+            transaction=TransactionId("0" * 32),
+            segments=(),
+            replaces=(one,) * (size // len(encode(one)) - 100),
+        )
+    )
+
+
 def check_refused(ended: Counter[str]) -> None:
     assert set(ended) <= {"BAD_MESSAGE", "BUSY", "TOO_SLOW", "RESOURCE_EXHAUSTED"}
     assert ended["BAD_MESSAGE"]
@@ -64,9 +87,10 @@ def check_refused(ended: Counter[str]) -> None:
     [
         (CALL, lambda: rows(REQUEST_BYTES_MAX)),
         (COMMIT, lambda: rows(COMMIT_BYTES)),
+        (COMMIT, lambda: replaces(COMMIT_BYTES)),
         pytest.param(COMMIT, lambda: covers(COMMIT_BYTES), marks=pytest.mark.long),
     ],
-    ids=["an answer", "an answer as a commit", "conditions of a commit"],
+    ids=["an answer", "an answer as a commit", "segments of a commit", "conditions of a commit"],
 )
 def test_messages_that_take_far_more_memory_than_their_bytes(
     ground: Ground, scale: int, method: str, made: Callable[[], bytes]

@@ -1,6 +1,8 @@
 """The writer over a meta storage with faults: commands joined, refusals kept apart, never a wrong answer."""
 
 import asyncio
+import gc
+import weakref
 from contextlib import asynccontextmanager
 
 import pytest
@@ -146,6 +148,27 @@ async def test_a_refusal_disturbs_nobody_else():
         assert {no.code, again.code} == {"NO"}
         assert len(ground.seen) == 1
         assert await ground.history() == ground.writer.catalog
+
+
+async def test_what_a_refused_command_asks_for_is_freed_at_once():
+    class Request:
+        """It may be large."""
+
+    async def refused():
+        request = Request()
+        with pytest.raises(Refused):
+            await ground.writer.submit(lambda catalog: refuses((catalog, request)))
+        return weakref.ref(request)
+
+    async with running() as ground:
+        gc.collect()
+        gc.disable()  # in a process with many objects it comes late
+        try:
+            request = await refused()
+            await ground.writer.submit(says(horizon(1)))  # the writer has the last command until the next
+            assert request() is None
+        finally:
+            gc.enable()
 
 
 async def test_what_changes_nothing_takes_no_revision():

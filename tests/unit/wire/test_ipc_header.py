@@ -9,11 +9,13 @@ import pytest
 
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX
+from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.wire import flight_codec
-from leasehold.wire.flight_codec import Data, reading_batch
+from leasehold.wire.flight_codec import Data, read_schema, reading_batch
 from leasehold.wire.ipc_header import record_batch_bytes
 
 MIB = 1024 * 1024
+KINDS_OF_TABLES = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.decimal128(9, 2))])
 
 
 def read_batch(data, schema):
@@ -147,3 +149,49 @@ def test_large_batches_are_read_one_at_a_time(monkeypatch):
             assert read.equals(batch)
             assert flight_codec.LARGE_BATCHES.locked() == is_alone
         assert not flight_codec.LARGE_BATCHES.locked()
+
+
+def schema_header(schema: pa.Schema) -> memoryview:
+    return parts_of(schema.serialize())[0]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([]),
+        pa.schema([("a", pa.int64()), ("b", pa.dictionary(pa.int8(), pa.string()))], metadata={"k": "v"}),
+        pa.schema([(f"c{number}", pa.int8()) for number in range(COLUMNS_MAX)]),
+    ],
+    ids=["none", "two", "many"],
+)
+def test_the_schema_of_a_table_passes_and_is_read(schema: pa.Schema) -> None:
+    assert read_schema(schema_header(schema)).equals(schema, check_metadata=True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (pa.schema([("a", pa.int8()), ("b", pa.list_(pa.int8()))]), "holds others"),
+        (pa.schema([("a", pa.struct([("b", pa.struct([("c", pa.int8())]))]))]), "holds others"),
+        (pa.schema([(f"c{number}", pa.int8()) for number in range(COLUMNS_MAX + 1)]), "2001 columns"),
+    ],
+    ids=["a list", "structs", "too many"],
+)
+def test_a_schema_that_no_table_has_is_refused_before_arrow_sees_it(schema: pa.Schema, said: str) -> None:
+    with pytest.raises(Refused, match=said) as caught:
+        read_schema(schema_header(schema))
+    assert caught.value.code == "ROWS_DO_NOT_FIT"
+
+
+def test_a_garbled_schema_is_refused() -> None:
+    header = bytes(schema_header(KINDS_OF_TABLES))
+    for place in range(len(header)):
+        garbled = bytearray(header)
+        garbled[place] ^= 0xFF
+        try:
+            read_schema(memoryview(garbled))
+        except Refused as error:
+            assert error.code in {"BAD_MESSAGE", "ROWS_DO_NOT_FIT"}
+    for length in range(len(header) - 8):  # it ends with padding
+        with pytest.raises(Refused):
+            read_schema(memoryview(header[:length]))

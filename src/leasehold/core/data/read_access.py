@@ -17,7 +17,12 @@ from leasehold.core.words.records import Field, SegmentRecord, TableRecord, UseS
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import SegmentId
-from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
+from leasehold.limits.statements import (
+    COLUMNS_MAX,
+    COMMENT_CHARACTERS_MAX,
+    IDENTIFIER_CHARACTERS_MAX,
+    LITERAL_CHARACTERS_MAX,
+)
 from leasehold.limits.upkeep import DELETES_MAX
 
 
@@ -87,9 +92,14 @@ def _is_sound(ticket: ReadTicket) -> bool:
         return False
     if len(ticket.fields) > COLUMNS_MAX or len({field.id for field in ticket.fields}) != len(ticket.fields):
         return False  # a column that is named again is decoded again
-    return ticket.row_offset >= 0 and not any(map(_has_long_value, columns_read(ticket)))
+    return ticket.row_offset >= 0 and all(map(_is_short, columns_read(ticket)))
 
 
-def _has_long_value(field: Field) -> bool:
-    """Whether its first value is longer than any that a statement can give: a byte of a BINARY is two characters."""
-    return field.initial is not None and len(field.initial) > 2 * LITERAL_CHARACTERS_MAX
+def _is_short(field: Field) -> bool:
+    """Whether its words are no longer than statements can give: a byte of a BINARY is two characters."""
+    values = (field.initial or "", field.default or "")
+    return (
+        len(field.name) <= IDENTIFIER_CHARACTERS_MAX
+        and len(field.comment) <= COMMENT_CHARACTERS_MAX
+        and max(map(len, values)) <= 2 * LITERAL_CHARACTERS_MAX
+    )

@@ -1,5 +1,6 @@
 """Records and messages as bytes: MessagePack, one schema, bounded, never a pickle."""
 
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -54,6 +55,16 @@ def decode_request(blob: bytes | bytearray, *, commit: bool = False) -> Request:
 def decode_ticket(blob: bytes | bytearray) -> Ticket:
     """As `decode_request`, of what a node is asked."""
     return _decoded(_ticket, blob)
+
+
+def decode_as(kind: type[M], blob: bytes | bytearray) -> M:
+    """The message of this kind in `blob`; raises as `decode_message`."""
+    return _decoded(_decoder_of(kind), blob)
+
+
+@cache
+def _decoder_of(kind: type[M]) -> msgspec.msgpack.Decoder[M]:
+    return msgspec.msgpack.Decoder(kind)
 
 
 def _decoded(decoder: msgspec.msgpack.Decoder[M], blob: bytes | bytearray) -> M:

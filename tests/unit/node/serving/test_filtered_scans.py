@@ -91,6 +91,13 @@ def test_rows_are_counted_without_the_file(one: Cluster) -> None:
     assert sum(batch.num_rows for batch, _ in read(one.node(1), request)) == 1900
 
 
+@pytest.mark.parametrize("words", [{"name": "n" * 300}, {"comment": "c" * 2_000}, {"default": "1" * 10_000}])
+def test_columns_with_longer_words_than_statements_give_are_no_ticket(one: Cluster, words: dict[str, str]) -> None:
+    request = one.read_ticket(segment_of(one))
+    fields = tuple(msgspec.structs.replace(field, **words) for field in request.fields)
+    assert refused(one.node(1), msgspec.structs.replace(request, fields=fields)) == "BAD_TICKET"
+
+
 @pytest.mark.parametrize("code", ["BAD_TICKET", "BAD_VALUE", "BAD_MESSAGE"])
 def test_conditions_that_no_leader_plans_are_refused(one: Cluster, code: str) -> None:
     wrong = {

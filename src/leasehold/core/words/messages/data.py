@@ -29,7 +29,7 @@ from leasehold.ids import (
     SegmentId,
     TransactionId,
 )
-from leasehold.limits.messages import ASKED_MAX, ASKED_VALUES_MAX
+from leasehold.limits.messages import ASKED_MAX, ASKED_SEGMENTS_MAX, ASKED_VALUES_MAX
 from leasehold.limits.statements import COLUMNS_MAX, FILTERS_MAX, REPLACED_VALUES_MAX
 from leasehold.limits.upkeep import DELETES_MAX
 
@@ -165,8 +165,8 @@ class StagedSegment(BaseMessage, frozen=True, kw_only=True, tag="staged-segment/
     rows: int
     size_bytes: int
     sha256: bytes
-    statistics: tuple[ColumnStatistics, ...]
-    holders: tuple[SegmentHolder, ...]
+    statistics: Annotated[tuple[ColumnStatistics, ...], Meta(max_length=COLUMNS_MAX)]
+    holders: Annotated[tuple[SegmentHolder, ...], Meta(max_length=ASKED_MAX)]
     format: SegmentFormat = SegmentFormat.COLUMN_NAMES
 
 
@@ -175,8 +175,8 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
 
     cluster_id: ClusterId
     transaction: TransactionId
-    segments: tuple[StagedSegment, ...]
-    replaces: tuple["Replaced", ...] = ()
+    segments: Annotated[tuple[StagedSegment, ...], Meta(max_length=ASKED_SEGMENTS_MAX)]
+    replaces: Annotated[tuple["Replaced", ...], Meta(max_length=ASKED_SEGMENTS_MAX)] = ()
     """Segments that go at the same revision: all their rows that are not deleted are in `segments`."""
     deletes: int = 0
     """With `replaces`: the newest DELETE that was applied to those rows."""

@@ -1,5 +1,9 @@
 """A node's session stream."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from leasehold.core.words.messages.base import BaseMessage
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.ids import (
@@ -18,6 +22,7 @@ from leasehold.ids import (
     Session,
     Term,
 )
+from leasehold.limits.messages import ASKED_MAX
 
 
 class OpenSession(BaseMessage, frozen=True, kw_only=True, tag="open-session/1"):
@@ -129,7 +134,7 @@ class SegmentsHeld(NodeMessage, frozen=True, kw_only=True, tag="segments-held/1"
 
     table: ObjectId
     bucket: BucketNumber
-    segments: tuple[SegmentId, ...]
+    segments: Annotated[tuple[SegmentId, ...], Meta(max_length=ASKED_MAX)]
 
 
 class TableCleaned(NodeMessage, frozen=True, kw_only=True, tag="table-cleaned/1"):
@@ -180,4 +185,4 @@ class SegmentsMissing(NodeMessage, frozen=True, kw_only=True, tag="segments-miss
 
     table: ObjectId
     bucket: BucketNumber
-    segments: tuple[SegmentId, ...]
+    segments: Annotated[tuple[SegmentId, ...], Meta(max_length=ASKED_MAX)]
