@@ -120,7 +120,8 @@ def test_an_open_whose_folder_is_gone_has_ended(pair: Cluster) -> None:
     shutil.rmtree(paths(open_)[0].parents[1])
     ended_by = open_.check()
     assert ended_by is not None
-    assert (ended_by.code, ended_by.text) == ("LOCAL_ENDED", "node n1 has started anew")
+    assert ended_by.code == "LOCAL_ENDED"
+    assert ended_by.text.endswith("has started anew"), "whichever node it was"
 
 
 def test_who_may_not_read_the_table_opens_nothing(pair: Cluster) -> None:
