@@ -19,7 +19,7 @@ from leasehold.core.data.replacement import check_unaltered
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.limits.clients import MERGE_ATTEMPTS
-from leasehold.spark.options import BEGUN_OPTION, CLUSTER_OPTION, REPLACE_WHERE_OPTION
+from leasehold.spark.options import BEGUN_OPTION, CLUSTER_OPTION
 from leasehold.spark.tables import read_table
 from leasehold.spark.writes import with_types, write_frame
 from leasehold.sql.changes import UpdateRows
@@ -48,7 +48,6 @@ def change_rows(
             **login,
             CLUSTER_OPTION: connection.target,
             BEGUN_OPTION: msgspec.json.encode(begun).decode(),
-            **({} if where is None else {REPLACE_WHERE_OPTION: where}),
         }
         try:
             write_frame(with_types(changed(target), facts.fields), facts.name, "overwrite", options)

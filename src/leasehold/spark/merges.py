@@ -85,7 +85,7 @@ def _check_words(on: Sequence[str], when_matched: object, when_not_matched: obje
 
 
 class MergeHow(NamedTuple):
-    """What `merge` is told, and what columns of the table and of the frame are qualified with."""
+    """How rows are merged: the arguments of `merge`, and the names of the table and of the frame in expressions."""
 
     on: Sequence[str]
     when_matched: WhenMatched

@@ -2,10 +2,10 @@
 
 In the store, a transaction's segments come into the manifest all in the one revision that says COMMITTED, their rows
 add up to what it says and to what its client wrote, of which replicas may have several copies under other names. It
-says so once: not after ABORTED, and not a second time however often it is asked. What a client is told of it is so.
-What a segment's entry says stays so, but for who holds it. A scan of whole segments returned those of its revision; the
-single rows of a scan are for INV-SCAN-1. No batch has a row that a DELETE takes by the view that it is released on,
-whenever its scan was planned.
+becomes COMMITTED once: not after ABORTED, and not a second time however often it is asked. A client that is told how it
+ended is told the truth. What a segment's entry says stays so, but for who holds it. A scan of whole segments returned
+those of its revision; the single rows of a scan are for INV-SCAN-1. No batch has a row that a DELETE takes by the view
+that it is released on, whenever its scan was planned.
 
 A write that replaces rows takes just the segments that it names out of the manifest, and adds its own, at the revision
 that says COMMITTED. The rows that are visible then are those of the revision before, without those that fulfil its
@@ -112,7 +112,7 @@ def check(oracle: Oracle) -> str | None:
     for ended in oracle.of(WriteEnded):
         if ended.committed is not (ended.transaction in visible.committed):
             told, is_so = ("committed", "is not") if ended.committed else ("not committed", "is")
-            return f"write transaction {ended.transaction} was told as {told}, and it {is_so}"
+            return f"a client was told that write transaction {ended.transaction} is {told}, and it {is_so}"
         if not ended.committed:
             visible.aborted.add(ended.transaction)
     for news in oracle.of(Passed):
