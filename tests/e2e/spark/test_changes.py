@@ -63,20 +63,20 @@ def test_an_update_is_planned_again_if_others_change_its_rows(
 def test_columns_that_others_rename_meanwhile_are_not_mixed_up(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.sql("CREATE TABLE e2e.swapped (k BIGINT, a BIGINT, b BIGINT)")
-    sql(spark, "INSERT INTO e2e.swapped VALUES (1, 10, 20)")
+    cluster.sql("CREATE TABLE e2e.renamed_meanwhile (k BIGINT, a BIGINT, b BIGINT)")
+    sql(spark, "INSERT INTO e2e.renamed_meanwhile VALUES (1, 10, 20)")
     real = changes.read_table
 
     def read_and_swap(*given: object, **how: object) -> object:
         found = real(*given, **how)  # pyright: ignore[reportArgumentType]
         for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
-            cluster.sql(f"ALTER TABLE e2e.swapped RENAME COLUMN {old} TO {new}")
+            cluster.sql(f"ALTER TABLE e2e.renamed_meanwhile RENAME COLUMN {old} TO {new}")
         return found
 
     monkeypatch.setattr(changes, "read_table", read_and_swap)
     with pytest.raises((PySparkException, LeaseholdError), match="the table was altered"):
-        sql(spark, "UPDATE e2e.swapped SET k = k + 1")
-    assert [row.asDict() for row in table(spark, "e2e.swapped").collect()] == [{"k": 1, "b": 10, "a": 20}]
+        sql(spark, "UPDATE e2e.renamed_meanwhile SET k = k + 1")
+    assert [row.asDict() for row in table(spark, "e2e.renamed_meanwhile").collect()] == [{"k": 1, "b": 10, "a": 20}]
 
 
 def test_merge_into_takes_rows_of_a_table_or_a_select(spark: SparkSession, filled: Filled) -> None:
