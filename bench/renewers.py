@@ -56,6 +56,9 @@ from leasehold.wire.rpc_client import GrpcConnection
 from leasehold.wire.tls import Tls, read_tls
 
 JOINING_AT_ONCE = 64
+NODES_OF_A_MACHINE = 100
+"""A coordinator takes so many connections of one address, and more: each address stands for a machine."""
+OPENING_S = 30
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +139,14 @@ class Node:
         host, port = address.rsplit(":", 1)
         loop = asyncio.get_running_loop()
         context, name = (None, None) if self._tls is None else (_context(self._tls), _coordinator(self._tls))
+        machine = f"127.0.1.{1 + self._join.node // NODES_OF_A_MACHINE}"
         _, self.stream = await loop.create_connection(
-            lambda: Stream(address, self._on_bytes), host, int(port), ssl=context, server_hostname=name
+            lambda: Stream(address, self._on_bytes),
+            host,
+            int(port),
+            ssl=context,
+            server_hostname=name,
+            local_addr=(machine, 0),
         )
         self.stream.send(
             OpenSession(
@@ -308,7 +317,7 @@ async def _open_all(address: str, shown: list[Tls | None]) -> tuple[list[Node], 
         for (join, incarnation), tls in zip(joined, shown, strict=True)
     ]
     for node in nodes:
-        await node.open(address)
+        await asyncio.wait_for(node.open(address), OPENING_S)
     for node in nodes:
         node.finish()
     for node in nodes:
