@@ -65,6 +65,8 @@ ChainHash = NewType("ChainHash", bytes)
 """SHA-256, 32 bytes: ties an entry of the log to all before it."""
 
 HEX_128 = re.compile(r"[0-9a-f]{32}")
+QUERY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A UUID."""
 SERIAL = re.compile(r"[0-9a-f]{1,40}")
 USER_TOKEN = re.compile(r"lht_[0-9a-f]{64}")
 """Its beginning shows what it is to whoever finds it, and keeps it from being taken for its hash."""
@@ -85,6 +87,11 @@ def read_serial(text: str) -> str | None:
 def is_hex_128(text: str) -> bool:
     """Whether `text` is exactly 128 bits in lower-case hex."""
     return HEX_128.fullmatch(text) is not None
+
+
+def is_query_id(text: str) -> bool:
+    """Whether `text` is the id of a streaming query, as Spark draws it."""
+    return QUERY_ID.fullmatch(text) is not None
 
 
 def is_user_token(text: str) -> bool:

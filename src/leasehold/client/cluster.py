@@ -9,9 +9,9 @@ from typing import Protocol, Self, cast
 import pyarrow as pa
 
 from leasehold.client.append import stage
-from leasehold.client.coordinators import Coordinators, aborted_on_error
+from leasehold.client.coordinators import Coordinators
 from leasehold.client.lost import Forgotten, forget_lost
-from leasehold.client.not_written import not_written, writing_nothing
+from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
 from leasehold.client.overwrite import Overwritten, overwrite
 from leasehold.client.past import AsOf
 from leasehold.client.result import QueryResult

@@ -3,9 +3,8 @@
 No rows pass here, so Arrow is not loaded. `client/cluster.py` adds tables and views.
 """
 
-import contextlib
 import copy
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -53,12 +52,13 @@ from leasehold.core.words.messages import (
     Rows,
     ScanPlan,
     StagedSegment,
+    StreamBatch,
     TableFacts,
     TransactionFacts,
     ViewFacts,
     WaitingFor,
 )
-from leasehold.errors import LeaseholdError, OutcomeUnknown
+from leasehold.errors import OutcomeUnknown
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId, UserToken
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
@@ -69,20 +69,6 @@ from leasehold.wire.steps import run
 from leasehold.wire.tls import Tls, read_tls
 
 M = TypeVar("M", bound=Message)
-
-
-@contextlib.contextmanager
-def aborted_on_error(cluster: "Coordinators", facts: TableFacts, transaction: TransactionId) -> Generator[None]:
-    """Aborts a write transaction on a table if an error ends the block.
-
-    It asks once, since a transaction that is not aborted expires by itself, and the first error is the one to see.
-    """
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(LeaseholdError):
-            cluster.try_abort(facts.cluster_id, transaction)
-        raise
 
 
 class Coordinators:
@@ -306,12 +292,14 @@ class Coordinators:
         deletes: int = 0,
         forgets: bool = False,
         covers: tuple[FieldFilter, ...] | None = None,
+        batch: StreamBatch | None = None,
         may_be_taken: bool = False,
     ) -> TransactionFacts:
         """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes, and
         `Unreachable` if no coordinator has taken it. `may_be_taken`: an earlier call may have sent the same.
         The segments that it `replaces` go at the same moment; `deletes` is then that of the plan of the rewrite. If it
-        `forgets`, these segments are lost, and nothing takes their place. `covers` as in `CommitTransaction`.
+        `forgets`, these segments are lost, and nothing takes their place. `covers` and `batch` as in
+        `CommitTransaction`.
         """
         request = CommitTransaction(
             cluster_id=cluster_id,
@@ -321,6 +309,7 @@ class Coordinators:
             deletes=deletes,
             forgets=forgets,
             covers=covers,
+            batch=batch,
         )
         return run(self._client.resolve(request, self.asking, may_be_taken=may_be_taken))
 

@@ -4,7 +4,7 @@ Rows of the same files that do not fulfil the conditions are kept: they are writ
 What else may have changed meanwhile is decided by two plans and by the commit (`core/data/replacement.py`).
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leasehold.client.columns import field_named
-from leasehold.client.coordinators import aborted_on_error
-from leasehold.client.not_written import not_written, writing_nothing
+from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
 from leasehold.client.rewrite import CHANGED
 from leasehold.core.data.replacement import Isolation, Overwrite, begun_by, conflict, replaced_by, still_there
 from leasehold.core.words.messages import (
@@ -23,6 +22,7 @@ from leasehold.core.words.messages import (
     Replaced,
     ScanPlan,
     StagedSegment,
+    StreamBatch,
     TableFacts,
 )
 from leasehold.core.words.records import Field
@@ -30,7 +30,7 @@ from leasehold.core.words.statements import Literal as SqlLiteral
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused, Unreachable
 from leasehold.ids import Revision, TransactionId
-from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.clients import REPLACE_ATTEMPTS, RETRY_PAUSE_NS
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
 from leasehold.limits.statements import REPLACED_VALUES_MAX
 from leasehold.limits.upkeep import REWRITE_WAIT_NS
@@ -157,6 +157,7 @@ def commit_overwrite(
     transaction: TransactionId,
     staged: Iterable[StagedSegment],
     prepared: PreparedOverwrite,
+    batch: StreamBatch | None = None,
 ) -> Overwritten:
     """Commits the `staged` rows of a transaction in place of those that it replaces. Raises as `prepare_overwrite`, and
     as an append."""
@@ -168,6 +169,7 @@ def commit_overwrite(
             replaces=prepared.replaces,
             deletes=prepared.deletes,
             covers=prepared.covers,
+            batch=batch,
         )
     rows_kept = sum(one.rows for one in prepared.kept)
     return Overwritten(
@@ -177,6 +179,27 @@ def commit_overwrite(
         segments_short=committed.segments_short,
         revision=committed.revision,
     )
+
+
+def replace_all(
+    cluster: "Cluster",
+    facts: TableFacts,
+    transaction: TransactionId,
+    staged: Sequence[StagedSegment],
+    batch: StreamBatch,
+) -> Overwritten:
+    """Commits the `staged` rows, which do not depend on rows of the table, in place of all that there are. Rows that
+    others add or rewrite meanwhile are replaced as well; raises `Refused` with code CONFLICT if they always do."""
+    tries = 1
+    while True:
+        begun = begin_overwrite(cluster, facts.name, ())
+        try:
+            prepared = prepare_overwrite(cluster, facts, transaction, begun, facts.revision)
+            return commit_overwrite(cluster, facts, transaction, staged, prepared, batch)
+        except Refused as error:
+            if error.code != ErrorCode.CONFLICT or tries == REPLACE_ATTEMPTS:
+                raise
+            tries += 1
 
 
 @contextmanager

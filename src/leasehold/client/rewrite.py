@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from leasehold.client.coordinators import aborted_on_error
+from leasehold.client.not_written import aborted_on_error
 from leasehold.core.words.messages import Replaced, ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode

@@ -107,7 +107,7 @@ class Leader:
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns, self._wall_us)
         self._leasing = Leasing(self.grantor, clock)
         self._leasing.committed(catalog)
-        self._transactions = WriteTransactions(self._writer, self._leasing, clock)
+        self._transactions = WriteTransactions(self._writer, self._leasing, clock, self._wall_us)
         self._queries = Queries(self._writer, clock)
         self._plans = Plans(storage, threads, self._writer)
         self._reports = NodeReports(self._writer, self._leasing)

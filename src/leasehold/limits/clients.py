@@ -86,5 +86,5 @@ TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
 STATUS_TABLES_SHOWN: Final = 30
 """Tables, and risks, that `leasehold status --tables` shows: one screen."""
 CREDENTIALS_FILE_BYTES_MAX: Final = 65_536
-MERGE_ATTEMPTS: Final = 5
+REPLACE_ATTEMPTS: Final = 5
 """Plans of one merge, while others change the rows that it replaces."""

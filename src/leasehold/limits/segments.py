@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 BATCH_ROWS: Final = 65_536
 BATCH_VALUES_MAX: Final = 32 * BATCH_ROWS
@@ -49,6 +49,12 @@ STATISTIC_CHARACTERS_MAX: Final = 32
 SEGMENTS_VERIFIED_MAX: Final = 16_384
 """Segment files whose whole checksum a process remembers as right."""
 OPEN_TRANSACTIONS_MAX: Final = 10_000
+STREAMS_MAX: Final = 10_000
+"""Streaming queries of which the newest batch is known."""
+STREAM_KEPT_NS: Final = 30 * DAY_NS
+"""The newest batch of a query is known so long after its commit."""
+STREAMS_LOOK_NS: Final = HOUR_NS
+"""How often a leader looks for queries to forget."""
 USER_TRANSACTIONS_MAX: Final = 1_000
 """Write transactions of one user that are open."""
 TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS

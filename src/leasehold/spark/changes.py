@@ -18,7 +18,7 @@ from leasehold.client.overwrite import begin_overwrite
 from leasehold.core.data.replacement import check_unaltered
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
-from leasehold.limits.clients import MERGE_ATTEMPTS
+from leasehold.limits.clients import REPLACE_ATTEMPTS
 from leasehold.spark.options import BEGUN_OPTION, CLUSTER_OPTION
 from leasehold.spark.tables import read_table
 from leasehold.spark.writes import with_types, write_frame
@@ -39,7 +39,7 @@ def change_rows(
 ) -> None:
     """Puts `changed` of the rows that fulfil `where` in their place; if rows move, they need not fulfil it any more.
     Raises as `write`, with CONFLICT if others change these rows again and again, or alter the table."""
-    for attempt in range(1, MERGE_ATTEMPTS + 1):
+    for attempt in range(1, REPLACE_ATTEMPTS + 1):
         begun = begin_overwrite(connection, facts.name, conditions(where))
         check_unaltered(begun, facts)
         begun = msgspec.structs.replace(begun, moves=moves)
@@ -52,7 +52,7 @@ def change_rows(
         try:
             write_frame(with_types(changed(target), facts.fields), facts.name, "overwrite", options)
         except PySparkException as error:
-            if _CONFLICT not in str(error) or attempt == MERGE_ATTEMPTS:
+            if _CONFLICT not in str(error) or attempt == REPLACE_ATTEMPTS:
                 raise
         else:
             return

@@ -40,6 +40,8 @@ OVERWRITE_MODE_OPTION: Final = "overwriteMode"
 BY_OPTION: Final = "by"
 ISOLATION_OPTION: Final = "isolation"
 MERGE_SCHEMA_OPTION: Final = "mergeSchema"
+CHECKPOINT_OPTION: Final = "checkpointLocation"
+"""Spark's own: the folder in which it keeps how far a streaming query is."""
 BEGUN_OPTION: Final = "begun"
 """What an overwrite replaces, as it was when its new rows were read, as text; only we set it."""
 
@@ -66,6 +68,8 @@ WRITING: Final = (
     AS_OF_TIMESTAMP_OPTION,
 )
 """A temporary view has one list of options, for both."""
+STREAMING: Final = (*_EVERYWHERE, MERGE_SCHEMA_OPTION, CHECKPOINT_OPTION)
+"""Of a stream that is written."""
 _OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION, BEGUN_OPTION)
 """Options that no hint names."""
 
@@ -89,9 +93,9 @@ def table_of(options: Mapping[str, str]) -> str:
     return table
 
 
-def written_table(options: Mapping[str, str]) -> str:
-    """The table that is written. Raises `BadSettings`."""
-    check_names(options, WRITING)
+def written_table(options: Mapping[str, str], known: tuple[str, ...]) -> str:
+    """The table that is written, with options of the names `known`. Raises `BadSettings`."""
+    check_names(options, known)
     if any(options.get(one) for one in (AS_OF_REVISION_OPTION, AS_OF_TIMESTAMP_OPTION)):
         raise BadSettings(
             "rows are added to the present, not to an earlier revision", hint="attach the tables without as_of"

@@ -14,18 +14,18 @@ Python process that shares nothing with the one that opened the transaction. The
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.overwrite import check_few_values, commit_overwrite, new_rows, prepare_overwrite
+from leasehold.client.overwrite import check_few_values, commit_overwrite, new_rows, prepare_overwrite, replace_all
 from leasehold.client.threads import of_process
 from leasehold.core.data.replacement import Overwrite
 from leasehold.core.words.codec import decode_message, encode
-from leasehold.core.words.messages import StagedSegment, TableFacts
+from leasehold.core.words.messages import StagedSegment, StreamBatch, TableFacts
 from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 class StagedByTask(WriterCommitMessage):
     """What one task staged: encoded `StagedSegment` messages, and the values by which it replaces rows."""
 
-    def __init__(self, segments: Sequence[bytes], values: Iterable[str]) -> None:
+    def __init__(self, segments: Iterable[bytes], values: Iterable[str]) -> None:
         self.segments = tuple(segments)
         self.values = frozenset(values)
 
@@ -58,7 +58,7 @@ class LeaseholdSink(DataSourceArrowWriter):
     ) -> None:
         self._entry = entry
         self._encoded_facts = facts
-        self._transaction = TransactionId(transaction)
+        self.transaction = TransactionId(transaction)
         self._revision = Revision(revision)
         self._begun = begun
 
@@ -70,16 +70,42 @@ class LeaseholdSink(DataSourceArrowWriter):
             values: set[str] = set()
             rows = iterator if self._begun is None else new_rows(iterator, facts, self._begun, values)
             # A task may start long after the transaction was opened: nodes may have moved since.
-            segments = cluster.stage(facts, self._transaction, rows, self._revision)
+            segments = cluster.stage(facts, self.transaction, rows, self._revision)
             return StagedByTask([encode(segment) for segment in segments], values)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
+
+        def commit(cluster: Cluster, facts: TableFacts) -> int:
+            staged = all_staged(messages)
+            return self._committed(cluster, facts, staged, segments_of(staged))
+
+        self._end(commit)
+
+    def commit_batch(self, staged: Sequence[StagedByTask], batch: StreamBatch, *, replaces: bool) -> None:
+        """The same for a batch of a streaming query, unless it is committed already; if it `replaces`, all rows that
+        there are go."""
+
+        def commit(cluster: Cluster, facts: TableFacts) -> int:
+            segments = segments_of(staged)
+            try:
+                if replaces:
+                    return replace_all(cluster, facts, self.transaction, segments, batch).segments_short
+                return cluster.commit(facts.cluster_id, self.transaction, segments, batch=batch).segments_short
+            except Refused as error:
+                if error.code != ErrorCode.BATCH_COMMITTED:
+                    raise
+                log.info("%s", error.text)
+                cluster.abort(facts.cluster_id, self.transaction)
+                return 0
+
+        self._end(commit)
+
+    def _end(self, commit: Callable[[Cluster, TableFacts], int]) -> None:
+        """Commits and ends the login; `commit` tells how many segments are on fewer nodes than the table wants."""
         facts = self._facts()
         with readable(facts.name), self._entry.connect(Cluster) as cluster:
-            staged = _staged(messages)
-            segments = _segments(staged)
-            short = self._committed(cluster, facts, staged, segments)
+            short = commit(cluster, facts)
             cluster.end_login()
         if short:
             log.warning("%s: %d segments just written are on fewer nodes than the table wants", facts.name, short)
@@ -89,21 +115,21 @@ class LeaseholdSink(DataSourceArrowWriter):
     ) -> int:
         """How many segments are on fewer nodes than the table wants."""
         if self._begun is None:
-            return cluster.commit(facts.cluster_id, self._transaction, segments).segments_short
-        opened = cluster.open_transaction(facts, self._transaction, may_be_taken=True)
+            return cluster.commit(facts.cluster_id, self.transaction, segments).segments_short
+        opened = cluster.open_transaction(facts, self.transaction, may_be_taken=True)
         if opened.state is TransactionState.COMMITTED:
             return 0  # what it replaced is gone, so it can't be prepared again
         values = frozenset[str]().union(*(one.values for one in staged))
         if self._begun.by is not None:
             check_few_values(values, self._begun.by)
-        prepared = prepare_overwrite(cluster, facts, self._transaction, self._begun, self._revision, values)
-        return commit_overwrite(cluster, facts, self._transaction, segments, prepared).segments_short
+        prepared = prepare_overwrite(cluster, facts, self.transaction, self._begun, self._revision, values)
+        return commit_overwrite(cluster, facts, self.transaction, segments, prepared).segments_short
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction, unless it is already committed: then its rows stay."""
         facts = self._facts()
         with readable(facts.name), self._entry.connect(Cluster) as cluster:
-            cluster.abort(facts.cluster_id, self._transaction)
+            cluster.abort(facts.cluster_id, self.transaction)
             cluster.end_login()
 
     def _facts(self) -> TableFacts:
@@ -112,13 +138,13 @@ class LeaseholdSink(DataSourceArrowWriter):
         return facts
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedByTask]:
+def all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedByTask]:
     if not all(isinstance(one, StagedByTask) for one in messages):
         raise Refused("a task did not say what it wrote", code=ErrorCode.INCOMPLETE, hint="write the rows again")
     return cast("list[StagedByTask]", list(messages))
 
 
-def _segments(staged: Iterable[StagedByTask]) -> list[StagedSegment]:
+def segments_of(staged: Iterable[StagedByTask]) -> list[StagedSegment]:
     segments = [decode_message(blob) for one in staged for blob in one.segments]
     assert all(isinstance(one, StagedSegment) for one in segments), "write() made them"
     return cast("list[StagedSegment]", segments)

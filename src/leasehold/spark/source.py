@@ -14,18 +14,21 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.coordinators import aborted_on_error
 from leasehold.client.credentials import find_credentials
 from leasehold.client.locate import TARGET_DEFAULT
+from leasehold.client.not_written import aborted_on_error
 from leasehold.core.data.replacement import Overwrite, check_unaltered
 from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import TableFacts
 from leasehold.spark.entry import entry_for, freeze_modules
 from leasehold.spark.errors import readable
 from leasehold.spark.options import (
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
     PASSWORD_OPTION,
+    STREAMING,
     USER_OPTION,
+    WRITING,
     OverwriteOptions,
     alters,
     replacing,
@@ -34,6 +37,7 @@ from leasehold.spark.options import (
 from leasehold.spark.options import asked as asked_by
 from leasehold.spark.reader import Asked, LeaseholdReader, fields_of
 from leasehold.spark.sink import LeaseholdSink
+from leasehold.spark.stream_sink import LeaseholdStreamSink
 from leasehold.spark.types import check_writable, spark_schema
 
 FORMAT: Final = "leasehold"
@@ -86,42 +90,55 @@ class LeaseholdSource(DataSource):
 
         Raises `Refused` with code ROWS_DO_NOT_FIT with every column that does not.
         """
-        with readable(table := self._table()), self._cluster() as cluster:
+        with readable(table := self._table(WRITING)), self._cluster() as cluster:
             replaced = replacing(self.options, overwrites=overwrite)
-            facts = cluster.facts(table)
-            if alters(self.options):
-                from leasehold.spark.evolution import evolve  # noqa: PLC0415 - every worker imports this module
-
-                facts = evolve(cluster, facts, schema)
-            check_writable(schema, facts.fields, table=facts.name)
+            facts = self._fitting(cluster, table, schema)
             if isinstance(replaced, Overwrite):
                 check_unaltered(replaced, facts)
             begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
-            transaction = cluster.new_transaction()
-            opened = cluster.open_transaction(facts, transaction)
-            with aborted_on_error(cluster, facts, transaction):
-                entry = entry_for(
-                    cluster,
-                    facts.table,
-                    application=self._application(),
-                    transaction=transaction,
-                    replaces=begun is not None,
-                )
-            return LeaseholdSink(
-                entry=entry,
-                facts=encode(facts),
-                transaction=transaction,
-                revision=max(opened.revision, entry.revision),
-                begun=begun,
+            return self._opened(cluster, facts, begun, replaces=begun is not None)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LeaseholdStreamSink:  # noqa: N802 - Spark's name
+        """A writer of one batch of a streaming query."""
+
+        def begin() -> LeaseholdSink:
+            with readable(table := self._table(STREAMING)), self._cluster() as cluster:
+                return self._opened(cluster, self._fitting(cluster, table, schema), None, replaces=overwrite)
+
+        return LeaseholdStreamSink(begin, replaces=overwrite)
+
+    def _fitting(self, cluster: Cluster, table: str, schema: StructType) -> TableFacts:
+        """The table that rows of this schema go to; it is altered if the options say so."""
+        facts = cluster.facts(table)
+        if alters(self.options):
+            from leasehold.spark.evolution import evolve  # noqa: PLC0415 - every worker imports this module
+
+            facts = evolve(cluster, facts, schema)
+        check_writable(schema, facts.fields, table=facts.name)
+        return facts
+
+    def _opened(self, cluster: Cluster, facts: TableFacts, begun: Overwrite | None, *, replaces: bool) -> LeaseholdSink:
+        transaction = cluster.new_transaction()
+        opened = cluster.open_transaction(facts, transaction)
+        with aborted_on_error(cluster, facts, transaction):
+            entry = entry_for(
+                cluster, facts.table, application=self._application(), transaction=transaction, replaces=replaces
             )
+        return LeaseholdSink(
+            entry=entry,
+            facts=encode(facts),
+            transaction=transaction,
+            revision=max(opened.revision, entry.revision),
+            begun=begun,
+        )
 
     def _asked(self) -> Asked:
         with readable(FORMAT):
             return asked_by(self.options)
 
-    def _table(self) -> str:
+    def _table(self, known: tuple[str, ...]) -> str:
         with readable(FORMAT):
-            return written_table(self.options)
+            return written_table(self.options, known)
 
     def _cluster(self) -> Cluster:
         freeze_modules()

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster
 from leasehold.errors import LeaseholdError
-from leasehold.limits.clients import MERGE_ATTEMPTS
+from leasehold.limits.clients import REPLACE_ATTEMPTS
 from leasehold.spark import changes, merge, table, write
 from tests.e2e.spark.sorted_rows import expected, rows_of
 
@@ -111,7 +111,7 @@ def test_what_can_not_be_merged_is_refused_and_changes_nothing(
     assert cluster.plan("e2e.unmerged").segments == ()
 
 
-@pytest.mark.parametrize("times", [1, MERGE_ATTEMPTS])
+@pytest.mark.parametrize("times", [1, REPLACE_ATTEMPTS])
 def test_a_merge_is_planned_again_if_others_change_its_rows(
     spark: SparkSession, cluster: Cluster, filled: Filled, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_merge_is_planned_again_if_others_change_its_rows(
 
     monkeypatch.setattr(changes, "read_table", read_and_be_late)
     source = frame_of(spark, (2, "B", 0))
-    if times < MERGE_ATTEMPTS:
+    if times < REPLACE_ATTEMPTS:
         merge(source, name, ["k"])
         assert rows_of(spark, name) == expected(*OLD[:1], (2, "B", 0), (2, "B", 0), *OLD[2:])
     else:

@@ -342,7 +342,7 @@ class Cluster:
         request = CommitTransaction(cluster_id=CLUSTER, transaction=transaction, segments=segments, **more)
         live = {node.id: Incarnation(1) for node in self.nodes}
         seal_keys = {node.id: node.published.seal_key for node in self.nodes}
-        self.change(commit_transaction(request, self.catalog, incarnations=live, seal_keys=seal_keys))
+        self.change(commit_transaction(request, self.catalog, incarnations=live, seal_keys=seal_keys, wall_us=0))
 
     def read_ticket(self, segment: SegmentRecord, **other: object) -> ReadTicket:
         ticket = ReadTicket(

@@ -33,12 +33,14 @@ class _Opened(NamedTuple):
 
 
 class WriteTransactions:
-    """The write transactions of one leader. It aborts those that stay open for too long."""
+    """The write transactions of one leader. It aborts those that stay open for too long. `wall_us` reads the believed
+    wall clock."""
 
-    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock, wall_us: Callable[[], int]) -> None:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
+        self._wall_us = wall_us
         self._opened: dict[TransactionId, _Opened] = {}
         self._note_open()
 
@@ -88,7 +90,7 @@ class WriteTransactions:
             check_request(request, catalog)
             live = self._leasing.live_incarnations(list(catalog.nodes))
             keys_of = self._leasing.seals.keys.of_living(live)
-            return commit_transaction(request, catalog, incarnations=live, seal_keys=keys_of)
+            return commit_transaction(request, catalog, incarnations=live, seal_keys=keys_of, wall_us=self._wall_us())
 
         live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))
         await self._leasing.seals.hear_of(request.segments, live)

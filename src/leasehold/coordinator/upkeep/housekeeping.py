@@ -11,6 +11,7 @@ from leasehold.coordinator.upkeep.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.horizons import horizons
+from leasehold.core.data.streams import forgotten
 from leasehold.core.replicas.leftovers import count, leftovers
 from leasehold.core.replicas.rewrite import checks, spent
 from leasehold.core.words import keys
@@ -18,6 +19,7 @@ from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.core.words.records import TableRecord
 from leasehold.errors import Definite
 from leasehold.ids import ObjectId
+from leasehold.limits.segments import STREAMS_LOOK_NS
 from leasehold.limits.upkeep import FOUND_INLINE_MAX, HORIZONS_AT_ONCE, LEFTOVERS_AT_ONCE, REPLACED_KEPT_NS
 from leasehold.wire.ports import Threads
 
@@ -56,6 +58,8 @@ class Housekeeping:
         """The tables with a DELETE that may concern no segment any more."""
         self._expiring = Catalog().expiring
         self._expiring_tables: list[ObjectId] = []
+        self._streams_due_ns = 0
+        """When to look for streaming queries to forget."""
 
     def committed(self, batch: RevisionChanges) -> None:
         """Notes what a revision makes due."""
@@ -75,6 +79,7 @@ class Housekeeping:
         await self._remove_leftovers()
         await self._release()
         await self._forget_deletes()
+        await self._forget_streams()
 
     async def _advance_horizons(self) -> None:
         """Advances each table's expiry horizon with the wall clock. A clock that was set back moves none."""
@@ -127,6 +132,15 @@ class Housekeeping:
 
         if gone:
             await self._writer.submit(decide)
+
+    async def _forget_streams(self) -> None:
+        """Forgets streaming queries that have ended long ago."""
+        now_ns, wall_us = self._clock.now_ns(), self._clock.wall_us()
+        if now_ns < self._streams_due_ns:
+            return
+        if forgotten(self._writer.catalog, wall_us):
+            await self._writer.submit(lambda catalog: forgotten(catalog, wall_us))
+        self._streams_due_ns = now_ns + STREAMS_LOOK_NS
 
     async def _found(self, find: Callable[[], T], size: int) -> T:
         return await found(find, size, self._threads, inline_max=self._limits.found_inline_max)

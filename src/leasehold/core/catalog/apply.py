@@ -275,6 +275,7 @@ COLLECTIONS: dict[bytes, Any] = {
     b"segment": _by_bucket("segments", records.SegmentRecord),
     b"replaced": _by_bucket("replaced", records.ReplacedRecord),
     b"query": _simple("queries", records.QueryRecord, number=False),
+    b"stream": _simple("streams", records.StreamRecord, number=False),
     b"transaction": _simple("transactions", records.TransactionRecord, number=False),
     b"procedure": _simple("procedures", records.ProcedureRecord, number=True),
     b"statement": _simple("statements", records.StatementRecord, number=False),

@@ -74,6 +74,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     replaced: Shelf[ReplacedRecord] = Shelf()
     queries: "HashTrieMap[str, records.QueryRecord]" = HashTrieMap()
     """By `keys.query_name`."""
+    streams: "HashTrieMap[str, records.StreamRecord]" = HashTrieMap()
+    """By the id of the query."""
     transactions: "HashTrieMap[TransactionId, records.TransactionRecord]" = HashTrieMap()
     procedures: "HashTrieMap[int, records.ProcedureRecord]" = HashTrieMap()
     statements: "HashTrieMap[StatementId, records.StatementRecord]" = HashTrieMap()

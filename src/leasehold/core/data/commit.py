@@ -22,6 +22,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.data.replacement import check_covered
 from leasehold.core.data.seals import is_sealed
+from leasehold.core.data.streams import committed_batch
 from leasehold.core.ddl.origin import Origin, check_same_insert, other_statement
 from leasehold.core.membership.generations import check_generation
 from leasehold.core.membership.identity import hash_secret
@@ -105,11 +106,13 @@ def commit_transaction(
     *,
     incarnations: Mapping[NodeId, Incarnation],
     seal_keys: Mapping[NodeId, bytes],
+    wall_us: int,
 ) -> tuple[Change, ...]:
     """Makes all segments visible in place of those that they replace; nothing if it is committed already.
 
     `incarnations` are the live ones, `seal_keys` the keys of theirs that this leader knows. Raises `SealUnknown` if
-    more keys are needed, and `Refused`: ABORTED, or why it can't be committed.
+    more keys are needed, and `Refused`: ABORTED, or why it can't be committed. `wall_us` is the time that a batch of a
+    streaming query is known by.
     """
     record = _known(request.transaction, catalog)
     if record.state is TransactionState.COMMITTED:
@@ -120,6 +123,7 @@ def commit_transaction(
     assert catalog.settings is not None
     _check_segments(request.segments, record, table)
     _check_room(len(request.segments) - len(request.replaces), table, catalog)
+    batch = None if request.batch is None else committed_batch(request.batch, table, catalog, wall_us)
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
@@ -146,7 +150,7 @@ def commit_transaction(
             format=segment.format,
         )
         buckets.setdefault(segment.bucket, []).append(entry)
-    changes: list[Change] = [*taken_out]
+    changes: list[Change] = [*taken_out] if batch is None else [*taken_out, batch]
     gone = {(one.bucket, one.segment) for one in request.replaces}
     for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):
         entries = buckets.get(number, [])

@@ -36,6 +36,7 @@ LOGINS = b"c/login/"
 TOKENS = b"c/token/"
 HORIZONS = b"c/horizon/"
 QUERIES = b"c/query/"
+STREAMS = b"c/stream/"
 REVOKED_CERTIFICATES = b"c/revoked/"
 CERTIFIED_NAMES = b"c/certified/"
 
@@ -115,6 +116,10 @@ def query_name(table_id: ObjectId, query_id: str) -> str:
 
 def query(table_id: ObjectId, query_id: str) -> bytes:
     return QUERIES + query_name(table_id, query_id).encode()
+
+
+def stream(query_id: str) -> bytes:
+    return STREAMS + query_id.encode()
 
 
 def view(object_id: ObjectId) -> bytes:

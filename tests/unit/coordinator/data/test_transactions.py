@@ -48,7 +48,7 @@ def test_only_so_many_are_open_at_once(monkeypatch):
     monkeypatch.setattr(module, "OPEN_TRANSACTIONS_MAX", 2)
 
     async def work(office):
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
         for number in (1, 2, 1):
             assert (await transactions.open(opening(office, number))).state is TransactionState.OPEN
         assert await refused(transactions, opening(office, 3)) == "2 write transactions are open"
@@ -62,7 +62,7 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
     monkeypatch.setattr(module, "USER_TRANSACTIONS_MAX", 2)
 
     async def work(office):
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
         await office.execute(asked(4, CreateUser(name="admin", password="p")))
         admin = await office.log_in("admin")
         await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
@@ -78,7 +78,7 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
 
 def test_a_user_who_may_not_append_aborts_nothing():
     async def work(office):
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
         await office.execute(asked(4, CreateUser(name="admin", password="p")))
         await office.execute(asked(5, CreateUser(name="ann", password="p"), login=await office.log_in("admin")))
         ann, admin = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)

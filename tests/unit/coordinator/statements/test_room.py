@@ -65,7 +65,7 @@ def test_a_drop_makes_room():
 def test_a_new_write_is_refused_and_one_that_is_open_goes_on():
     async def work(office):
         table = office.catalog.find_table(T)
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock)
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
 
         def opening(number):
             return OpenTransaction(

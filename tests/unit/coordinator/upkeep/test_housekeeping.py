@@ -20,9 +20,11 @@ from leasehold.core.words.records import (
     ReplacedRecord,
     Right,
     SegmentRecord,
+    StreamRecord,
     UseState,
 )
 from leasehold.errors import Refused
+from leasehold.limits.segments import STREAM_KEPT_NS, STREAMS_LOOK_NS
 from leasehold.limits.upkeep import REPLACED_KEPT_NS
 from leasehold.testing.threads import NoThreads
 from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_table
@@ -274,3 +276,22 @@ async def test_horizons_move_in_slices_and_tables_are_sorted_only_when_they_chan
     assert set(house.catalog.horizons) == {one.id for one in expiring}
     assert await house.keep() == [0, 0, 0]
     assert house.threads.used == 1
+
+
+async def test_streaming_queries_go_long_after_their_last_batch_and_are_looked_for_now_and_then():
+    house = House()
+    old, new = "a" * 36, "b" * 36
+    at_us = house.clock.wall_us() - STREAM_KEPT_NS // 1_000
+
+    def write(query, committed_us):
+        record = StreamRecord(query=query, table=TABLE, batch=1, committed_us=committed_us)
+        house.writer.write([put(keys.stream(query), record)])
+
+    write(old, at_us)
+    write(new, at_us + 1)
+    assert await house.keep() == [1]
+    assert set(house.catalog.streams) == {new}
+    write(old, at_us)
+    assert await house.keep() == []
+    house.clock.instant_ns += STREAMS_LOOK_NS
+    assert await house.keep() == [1]

@@ -115,7 +115,7 @@ def write(ground, number, *, commit):
     segment = msgspec.structs.replace(segment, holders=holders)
     request = CommitTransaction(cluster_id="", transaction=transaction, segments=(segment,))
     live, seal_keys = {1: 1, 2: 1, 3: 1}, {1: b"key", 2: b"key", 3: b"key"}
-    ground.commit(commit_transaction(request, ground.catalog, incarnations=live, seal_keys=seal_keys))
+    ground.commit(commit_transaction(request, ground.catalog, incarnations=live, seal_keys=seal_keys, wall_us=0))
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -87,10 +87,10 @@ def commit(base, *segments, transaction=W1, live=None):
     return commit_as_told(base, *sealed_by_holders(base, *segments), transaction=transaction, live=live)
 
 
-def commit_as_told(base, *segments, transaction=W1, live=None, seal_keys=KEYS, **more):
+def commit_as_told(base, *segments, transaction=W1, live=None, seal_keys=KEYS, wall_us=0, **more):
     request = CommitTransaction(cluster_id="c" * 32, transaction=transaction, segments=segments, **more)
     live = LIVE if live is None else live
-    return commit_transaction(request, base.catalog, incarnations=live, seal_keys=seal_keys)
+    return commit_transaction(request, base.catalog, incarnations=live, seal_keys=seal_keys, wall_us=wall_us)
 
 
 def entry(staged, *holders):

@@ -63,6 +63,7 @@ from leasehold.core.words.messages.data import (
     ScanPlan,
     SegmentHolder,
     StagedSegment,
+    StreamBatch,
     TableFacts,
     TableNeeded,
     TransactionFacts,

@@ -184,11 +184,21 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
     """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
     covers: Annotated[tuple["FieldFilter", ...], Meta(max_length=FILTERS_MAX)] | None = None
     """Unless None: no segment but those that it `replaces` may hold a row that fulfils all of these."""
+    batch: "StreamBatch | None" = None
+    """Which batch of a streaming query this is, if it is one: each is committed once."""
 
     @property
     def takes_rows(self) -> bool:
         """Whether rows that are visible may go."""
         return bool(self.replaces) or self.covers is not None
+
+
+class StreamBatch(BaseMessage, frozen=True, kw_only=True, tag="stream-batch/1"):
+    """A batch of a streaming query, in which the batches of that query are numbered."""
+
+    query: str
+    """As its checkpoint says; it stays the same when the query starts anew."""
+    number: int
 
 
 class Replaced(BaseMessage, frozen=True, kw_only=True, tag="replaced/1"):

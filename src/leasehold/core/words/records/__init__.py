@@ -27,6 +27,7 @@ from leasehold.core.words.records.data import (
     ReplacedRecord,
     SegmentFormat,
     SegmentRecord,
+    StreamRecord,
     TransactionRecord,
     TransactionState,
 )
@@ -94,7 +95,7 @@ _Singles: TypeAlias = ClusterRecord | SettingsRecord | CountersRecord | LargestL
 _Processes: TypeAlias = NodeRecord | CoordinatorRecord
 _Certificates: TypeAlias = RevokedCertificateRecord | CertifiedNameRecord
 _Objects: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | BucketRecord | HorizonRecord | DroppedRecord
-_Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord | TransactionRecord
+_Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord | StreamRecord | TransactionRecord
 _Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord | TokenRecord
 _Statements: TypeAlias = StatementRecord | ProcedureRecord
 _Log: TypeAlias = LogPosition | LogBody | LogEntry | LogCheckpoint | CheckpointChunk | LogFormatRecord

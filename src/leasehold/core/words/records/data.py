@@ -62,6 +62,16 @@ class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
     """The revision that the query reads, if it reads the present."""
 
 
+class StreamRecord(Record, frozen=True, kw_only=True, tag="stream/1"):
+    """The newest batch that a streaming query has committed (`core/data/streams.py`)."""
+
+    query: str
+    table: ObjectId
+    batch: int
+    committed_us: int
+    """Microseconds since 1970 UTC."""
+
+
 class TransactionState(StrEnum):
     """A write transaction is OPEN, then ends once."""
 

@@ -1,0 +1,80 @@
+"""Batches of streaming queries: each is committed at most once (docs/design.md, "Data").
+
+Theory of operation. Spark numbers the batches of a query. After a failure it runs the last batch again, with the same
+rows and the same number, and it can't know whether that batch was committed. So a commit names the query and the number
+of its batch. The leader writes both in the transaction that makes the rows visible, and compares them with those of the
+newest batch before.
+
+| the newest batch of the query | the commit |
+| --- | --- |
+| none is known, or an earlier one on the same table | is made |
+| this one | is refused: BATCH_COMMITTED. Its rows are there already |
+| a later one | is refused: OTHER_CHECKPOINT. The query goes on from a copy of its checkpoint |
+| one on another table, or on one that was dropped | is refused: OTHER_CHECKPOINT |
+
+The newest batch of a query stays known for 30 days after its commit, also if its table is dropped.
+"""
+
+from typing import Final
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.messages import StreamBatch
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import StreamRecord, TableRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import is_query_id
+from leasehold.limits.segments import STREAM_KEPT_NS, STREAMS_MAX
+
+_OTHER_HINT: Final = "start the query with a new checkpoint; first look which rows the table has"
+
+
+def committed_batch(batch: StreamBatch, table: TableRecord, catalog: Catalog, wall_us: int) -> Change:
+    """Makes this the newest batch of its query; it is committed with its rows. Raises `Refused` as the table above, and
+    BAD_MESSAGE, BUSY."""
+    if not is_query_id(batch.query) or batch.number < 0:
+        raise Refused(
+            f"batch {batch.number} of query {batch.query[:64]!r} is none",
+            code=ErrorCode.BAD_MESSAGE,
+            hint="a query has the id that Spark gave it, and its batches are numbered from 0",
+        )
+    newest = catalog.streams.get(batch.query)
+    if newest is None:
+        if len(catalog.streams) >= STREAMS_MAX:
+            raise Refused(
+                f"the newest batches of {STREAMS_MAX} streaming queries are known, and no more can be",
+                code=ErrorCode.BUSY,
+                hint="a query is forgotten 30 days after its last batch; keep the checkpoints of queries",
+            )
+    elif newest.table != table.id:
+        other = catalog.tables.get(newest.table)
+        known = f"table {catalog.table_name(other)}" if other is not None else "a table that was dropped since"
+        raise Refused(
+            f"streaming query {batch.query} has written to {known}, and not to {catalog.table_name(table)}",
+            code=ErrorCode.OTHER_CHECKPOINT,
+            hint=_OTHER_HINT,
+        )
+    elif newest.batch == batch.number:
+        raise Refused(
+            f"batch {batch.number} of streaming query {batch.query} is committed already",
+            code=ErrorCode.BATCH_COMMITTED,
+            hint="its rows are in the table: go on with the next batch",
+        )
+    elif newest.batch > batch.number:
+        raise Refused(
+            f"streaming query {batch.query} has committed batch {newest.batch}, and this is batch {batch.number}: its"
+            " checkpoint is an earlier copy",
+            code=ErrorCode.OTHER_CHECKPOINT,
+            hint=_OTHER_HINT,
+        )
+    record = StreamRecord(query=batch.query, table=table.id, batch=batch.number, committed_us=wall_us)
+    return put(keys.stream(batch.query), record)
+
+
+def forgotten(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
+    """Forgets queries whose newest batch was committed STREAM_KEPT_NS ago."""
+    until_us = wall_us - STREAM_KEPT_NS // 1_000
+    old = sorted(one.query for one in catalog.streams.values() if one.committed_us <= until_us)
+    return tuple(Change(keys.stream(one), None) for one in old)

@@ -1,0 +1,139 @@
+"""Batches of streaming queries: each is committed at most once (`core/data/streams.py`)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.core.data.commit import abort_transaction
+from leasehold.core.data.streams import forgotten
+from leasehold.core.words import keys
+from leasehold.core.words.messages import StreamBatch
+from leasehold.core.words.records import StreamRecord, TransactionState
+from leasehold.errors import Refused
+from leasehold.limits.segments import STREAM_KEPT_NS
+from tests.unit.core.catalog_words import create_table, hex_128
+from tests.unit.core.data.write_words import TABLE, W1, W2, commit_as_told, ground, opened, sealed_by_holders, segment
+
+QUERY = "718ca8f4-ea08-49fc-be74-57fa4a419a58"
+OTHER = "c501f29b-d5f9-4f8f-8639-115a3846b6a8"
+
+
+def write(base, number, query=QUERY, transaction=W1, wall_us=0, rows=1):
+    """A batch that is committed in a transaction of its own."""
+    opened(base, transaction)
+    segments = sealed_by_holders(base, *(segment(one, transaction=transaction) for one in range(1, 1 + rows)))
+    batch = StreamBatch(query=query, number=number)
+    base.commit(commit_as_told(base, *segments, transaction=transaction, batch=batch, wall_us=wall_us))
+
+
+def transactions():
+    return (hex_128(0xB00 + number) for number in range(1_000))
+
+
+def refused(base, number, code, **how):
+    before = base.catalog.segments
+    with pytest.raises(Refused) as caught:
+        write(base, number, **how)
+    assert caught.value.code == code, caught.value
+    assert base.catalog.segments is before
+    return caught.value
+
+
+def test_a_batch_becomes_the_newest_of_its_query_with_its_rows():
+    base = ground()
+    write(base, 0, wall_us=7)
+    assert base.catalog.streams[QUERY] == StreamRecord(query=QUERY, table=TABLE, batch=0, committed_us=7)
+    write(base, 3, transaction=W2)
+    assert base.catalog.streams[QUERY].batch == 3
+
+
+def test_a_batch_that_is_committed_is_refused_in_another_transaction():
+    """Spark 4.3 runs a batch again if it does not know whether it was committed."""
+    base = ground()
+    write(base, 4)
+    refused(base, 4, "BATCH_COMMITTED", transaction=W2)
+
+
+def test_the_same_transaction_finds_itself_committed():
+    base = ground()
+    write(base, 4)
+    batch = StreamBatch(query=QUERY, number=4)
+    assert commit_as_told(base, *sealed_by_holders(base, segment()), batch=batch) == ()
+
+
+def test_a_batch_without_rows_counts_too():
+    base = ground()
+    write(base, 4, rows=0)
+    refused(base, 4, "BATCH_COMMITTED", transaction=W2)
+
+
+def test_a_batch_that_was_aborted_is_committed_by_another_transaction():
+    base = opened(ground())
+    base.commit(abort_transaction(W1, base.catalog))
+    write(base, 0, transaction=W2)
+    assert base.catalog.transactions[W2].state is TransactionState.COMMITTED
+
+
+def test_an_earlier_batch_comes_from_a_copy_of_the_checkpoint():
+    base = ground()
+    write(base, 9)
+    assert "batch 9" in str(refused(base, 8, "OTHER_CHECKPOINT", transaction=W2))
+
+
+def test_queries_are_independent():
+    base = ground()
+    write(base, 9)
+    write(base, 0, query=OTHER, transaction=W2)
+    assert (base.catalog.streams[QUERY].batch, base.catalog.streams[OTHER].batch) == (9, 0)
+
+
+def test_a_checkpoint_of_another_table_is_refused():
+    base = ground(create_table("u"))
+    base.put(
+        keys.stream(QUERY),
+        StreamRecord(query=QUERY, table=base.catalog.counters.next_object - 1, batch=4, committed_us=0),
+    )
+    assert "has written to table db.u" in str(refused(base, 5, "OTHER_CHECKPOINT"))
+
+
+def test_a_checkpoint_of_a_table_that_was_dropped_is_refused():
+    base = ground()
+    base.put(keys.stream(QUERY), StreamRecord(query=QUERY, table=99, batch=4, committed_us=0))
+    assert "a table that was dropped" in str(refused(base, 5, "OTHER_CHECKPOINT"))
+
+
+@pytest.mark.parametrize(("query", "number"), [("", 0), ("x" * 36, 0), (QUERY.upper(), 0), (QUERY, -1)])
+def test_what_is_no_batch_is_refused(query, number):
+    refused(ground(), number, "BAD_MESSAGE", query=query)
+
+
+def test_only_so_many_queries_are_known(monkeypatch):
+    monkeypatch.setattr("leasehold.core.data.streams.STREAMS_MAX", 1)
+    base = ground()
+    write(base, 0)
+    refused(base, 0, "BUSY", query=OTHER, transaction=W2)
+    write(base, 1, transaction=hex_128(0xA3))
+
+
+@given(st.lists(st.tuples(st.sampled_from([QUERY, OTHER]), st.integers(0, 5)), max_size=20))
+def test_no_batch_is_committed_twice(batches):
+    base, drawn, committed = ground(), transactions(), []
+    for query, number in batches:
+        try:
+            write(base, number, query=query, transaction=next(drawn))
+        except Refused:
+            continue
+        committed.append((query, number))
+    assert len(set(committed)) == len(committed)
+    for query in (QUERY, OTHER):
+        numbers = [number for one, number in committed if one == query]
+        assert numbers == sorted(numbers)
+
+
+def test_a_query_is_forgotten_30_days_after_its_last_batch():
+    base = ground()
+    write(base, 4, wall_us=1_000)
+    write(base, 1, query=OTHER, transaction=W2, wall_us=1_001)
+    kept_us = STREAM_KEPT_NS // 1_000
+    assert forgotten(base.catalog, 999 + kept_us) == ()
+    assert [one.key for one in forgotten(base.catalog, 1_000 + kept_us)] == [keys.stream(QUERY)]
