@@ -38,6 +38,7 @@ from leasehold.core.words.messages import (
     Cutoff,
     FieldFilter,
     Filter,
+    Follow,
     Initialise,
     KnownBarrier,
     Message,
@@ -231,10 +232,13 @@ class Coordinators:
         as_of: AsOf | None = None,
         grouped: bool = False,
         replaces: bool = False,
+        follows: Follow | None = None,
+        ignores_taken: bool = False,
     ) -> ScanPlan:
         """Pins a table at its present revision, or `as_of` an earlier one, and its segments; `through` are the views
         that it is read for. For a `rewrite` the plan has the segments that are worth it, and with conditions those that
-        may have such rows; `grouped` as in `core/data/read_groups.py`, `replaces` as in `core/data/replacement.py`."""
+        may have such rows; `grouped` as in `core/data/read_groups.py`, `replaces` as in `core/data/replacement.py`,
+        `follows` and `ignores_taken` as in `core/data/following.py`."""
         revision, time_us = revision_and_time_us(as_of)
         request = PlanScan(
             cluster_id=None,
@@ -247,6 +251,8 @@ class Coordinators:
             as_of_us=time_us,
             grouped=grouped,
             replaces=replaces,
+            follows=follows,
+            ignores_taken=ignores_taken,
         )
         return self._look_up(request, ScanPlan)
 
@@ -292,14 +298,15 @@ class Coordinators:
         deletes: int = 0,
         forgets: bool = False,
         covers: tuple[FieldFilter, ...] | None = None,
+        kept: int = 0,
+        keeps_rows: bool = False,
         batch: StreamBatch | None = None,
         may_be_taken: bool = False,
     ) -> TransactionFacts:
         """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes, and
         `Unreachable` if no coordinator has taken it. `may_be_taken`: an earlier call may have sent the same.
         The segments that it `replaces` go at the same moment; `deletes` is then that of the plan of the rewrite. If it
-        `forgets`, these segments are lost, and nothing takes their place. `covers` and `batch` as in
-        `CommitTransaction`.
+        `forgets`, these segments are lost, and nothing takes their place. All else is as in `CommitTransaction`.
         """
         request = CommitTransaction(
             cluster_id=cluster_id,
@@ -309,6 +316,8 @@ class Coordinators:
             deletes=deletes,
             forgets=forgets,
             covers=covers,
+            kept=kept,
+            keeps_rows=keeps_rows,
             batch=batch,
         )
         return run(self._client.resolve(request, self.asking, may_be_taken=may_be_taken))

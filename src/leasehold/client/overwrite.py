@@ -169,6 +169,7 @@ def commit_overwrite(
             replaces=prepared.replaces,
             deletes=prepared.deletes,
             covers=prepared.covers,
+            kept=len(prepared.kept),
             batch=batch,
         )
     rows_kept = sum(one.rows for one in prepared.kept)

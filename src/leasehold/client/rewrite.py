@@ -111,7 +111,15 @@ def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, .
         rows = cluster.read(msgspec.structs.replace(plan, segments=portion))
         staged = cluster.stage(facts, transaction, rows, opened.revision)
         replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in portion)
-        committed = cluster.commit(facts.cluster_id, transaction, staged, replaces=replaces, deletes=plan.deletes)
+        committed = cluster.commit(
+            facts.cluster_id,
+            transaction,
+            staged,
+            replaces=replaces,
+            deletes=plan.deletes,
+            kept=len(staged),
+            keeps_rows=True,
+        )
     return Rewritten(
         segments_replaced=done.segments_replaced + len(portion),
         segments_written=done.segments_written + len(staged),

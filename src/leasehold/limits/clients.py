@@ -3,7 +3,7 @@
 from typing import Final
 
 from leasehold.limits.lease import LEASE_DURATION_NS
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 CONNECT_TIMEOUT_NS: Final = 5 * SECOND_NS
 CALL_TIMEOUT_NS: Final = 30 * SECOND_NS
@@ -85,6 +85,8 @@ TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
 """Of each address that a fenced node names, so that a bucket's other replicas fit into one error."""
 STATUS_TABLES_SHOWN: Final = 30
 """Tables, and risks, that `leasehold status --tables` shows: one screen."""
+STREAM_LOGIN_NS: Final = 12 * HOUR_NS
+"""A stream gets another login for its tasks after this time."""
 CREDENTIALS_FILE_BYTES_MAX: Final = 65_536
 REPLACE_ATTEMPTS: Final = 5
 """Plans of one merge, while others change the rows that it replaces."""

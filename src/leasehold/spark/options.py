@@ -15,8 +15,9 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
-from leasehold.ids import ObjectId
+from leasehold.ids import ObjectId, Revision
 from leasehold.spark.reader import Asked
+from leasehold.spark.stream_reader import Following
 
 TABLE_OPTION: Final = "table"
 PATH_OPTION: Final = "path"
@@ -42,6 +43,10 @@ ISOLATION_OPTION: Final = "isolation"
 MERGE_SCHEMA_OPTION: Final = "mergeSchema"
 CHECKPOINT_OPTION: Final = "checkpointLocation"
 """Spark's own: the folder in which it keeps how far a streaming query is."""
+STARTING_REVISION_OPTION: Final = "startingRevision"
+ROWS_MAX_OPTION: Final = "maxRowsPerTrigger"
+SEGMENTS_MAX_OPTION: Final = "maxSegmentsPerTrigger"
+IGNORE_DELETES_OPTION: Final = "ignoreDeletes"
 BEGUN_OPTION: Final = "begun"
 """What an overwrite replaces, as it was when its new rows were read, as text; only we set it."""
 
@@ -56,6 +61,15 @@ READING: Final = (
     AS_OF_REVISION_OPTION,
     AS_OF_TIMESTAMP_OPTION,
 )
+FOLLOWING: Final = (
+    *_EVERYWHERE,
+    COLUMNS_OPTION,
+    STARTING_REVISION_OPTION,
+    ROWS_MAX_OPTION,
+    SEGMENTS_MAX_OPTION,
+    IGNORE_DELETES_OPTION,
+)
+"""Of a stream that is read."""
 _OVERWRITING: Final = (REPLACE_WHERE_OPTION, OVERWRITE_MODE_OPTION, BY_OPTION, ISOLATION_OPTION)
 WRITING: Final = (
     *_EVERYWHERE,
@@ -117,10 +131,35 @@ class OverwriteOptions(NamedTuple):
 
 def alters(options: Mapping[str, str]) -> bool:
     """Whether a write may add columns to the table and widen them. Raises `BadSettings`."""
-    given = options.get(MERGE_SCHEMA_OPTION, "false").lower()
+    return _is_on(options, MERGE_SCHEMA_OPTION)
+
+
+def following(options: Mapping[str, str]) -> Following:
+    """What a stream reads. Raises `BadSettings`."""
+    check_names(options, FOLLOWING)
+    after = options.get(STARTING_REVISION_OPTION)
+    return Following(
+        table=table_of(options),
+        after=None if after is None else _whole(after, STARTING_REVISION_OPTION),
+        rows_max=_limit(options, ROWS_MAX_OPTION),
+        segments_max=_limit(options, SEGMENTS_MAX_OPTION),
+        ignores_deletes=_is_on(options, IGNORE_DELETES_OPTION),
+    )
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    given = options.get(name, "false").lower()
     if given not in {"true", "false"}:
-        raise BadSettings(f"{MERGE_SCHEMA_OPTION} is {given[:40]!r}", hint="write true or false")
+        raise BadSettings(f"{name} is {given[:40]!r}", hint="write true or false")
     return given == "true"
+
+
+def _limit(options: Mapping[str, str], name: str) -> int | None:
+    given = options.get(name)
+    limit = None if given is None else _whole(given, name)
+    if limit == 0:
+        raise BadSettings(f"{name} is 0", hint="write 1 or more, or leave it out")
+    return limit
 
 
 def replacing(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptions | Overwrite | None:
@@ -144,9 +183,9 @@ def replacing(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptio
     return OverwriteOptions(conditions(options.get(REPLACE_WHERE_OPTION)), cast("Isolation", isolation), by)
 
 
-def asked(options: Mapping[str, str]) -> Asked:
-    """Raises `BadSettings` for an option that there is not or that has no meaning, and as `conditions`."""
-    check_names(options, READING)
+def asked(options: Mapping[str, str], known: tuple[str, ...] = READING) -> Asked:
+    """Raises `BadSettings` for an option that is not `known` or has no meaning, and as `conditions`."""
+    check_names(options, known)
     columns = options.get(COLUMNS_OPTION)
     return Asked(
         table=table_of(options),
@@ -184,11 +223,13 @@ def _as_of(revision: str | None, time: str | None) -> AsOf | None:
         return read_time(time, AS_OF_TIMESTAMP_OPTION)
     if revision is None:
         return None
-    if not (revision.isascii() and revision.isdigit() and len(revision) <= _DIGITS_MAX):
-        raise BadSettings(
-            f"{AS_OF_REVISION_OPTION} is {revision[:40]!r}, which is no revision", hint="a revision is a whole number"
-        )
-    return int(revision)
+    return _whole(revision, AS_OF_REVISION_OPTION)
+
+
+def _whole(text: str, name: str) -> Revision:
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise BadSettings(f"{name} is {text[:40]!r}, which is no whole number", hint="write digits alone")
+    return Revision(int(text))
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:

@@ -105,18 +105,14 @@ class LeaseholdReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in exactly the declared schema; a timestamp is `timestamp[us, tz=UTC]`."""
-        plan = _decoded(partition.value)
+        plan = decoded(partition.value)
         known = of_process(plan.facts.cluster_id)
         with readable(self._name), self._entry.kept(Coordinators, known) as cluster:
             if isinstance(partition, _Share):
                 plan = self._present(plan, partition.number, cluster)
             elif self._asked.plan is None:  # else what is read beside it has the plan's cutoff too
                 plan = _as_of_this_query(plan, cluster)
-            schema = self._arrow_schema(plan)
-            places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
-            for segment in plan.segments:
-                for batch in read_segment(plan, segment, places=places, login=cluster.token, tls=cluster.tls):
-                    yield _declared(batch, schema)
+            yield from read_rows(plan, self._schema, cluster)
 
     def _present(self, base: ScanPlan, number: int, cluster: Coordinators) -> ScanPlan:
         """A share of the plan of the revision that the tasks of this query have agreed on; outside of a query, of the
@@ -143,10 +139,16 @@ class LeaseholdReader(DataSourceReader):
         shares = share_out(plan.segments, self._asked.shares)
         return msgspec.structs.replace(plan, segments=shares[number] if number < len(shares) else ())
 
-    def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:
-        """The schema that Spark compares the first batch with: the declared names and nullability."""
-        pairs = zip(self._schema.fields, plan.fields, strict=True)
-        return pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
+
+def read_rows(plan: ScanPlan, schema: StructType, cluster: Coordinators) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan, in exactly the declared schema; a timestamp is `timestamp[us, tz=UTC]`."""
+    pairs = zip(schema.fields, plan.fields, strict=True)
+    # Spark compares the first batch with these names and nullability.
+    declared = pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
+    places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
+    for segment in plan.segments:
+        for batch in read_segment(plan, segment, places=places, login=cluster.token, tls=cluster.tls):
+            yield _declared(batch, declared)
 
 
 def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:
@@ -160,7 +162,7 @@ def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:
 def planned(cluster: Coordinators, asked: Asked, *, grouped: bool = False) -> ScanPlan:
     """The plan of a read; `grouped` as in `Coordinators.plan`."""
     if asked.plan is not None:
-        return _decoded(asked.plan)
+        return decoded(asked.plan)
     try:
         return cluster.plan(
             asked.table, asked.columns, through=asked.through, where=asked.where, as_of=asked.as_of, grouped=grouped
@@ -213,7 +215,8 @@ def _query() -> str | None:
     return None if query is None else hashlib.sha256(query.encode()).hexdigest()[:32]
 
 
-def _decoded(encoded: bytes) -> ScanPlan:
+def decoded(encoded: bytes) -> ScanPlan:
+    """The plan in a partition or an option."""
     plan = decode_message(encoded)
     assert isinstance(plan, ScanPlan), "nothing else is encoded here"
     return plan

@@ -25,18 +25,22 @@ from leasehold.spark.errors import readable
 from leasehold.spark.options import (
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
+    FOLLOWING,
     PASSWORD_OPTION,
+    READING,
     STREAMING,
     USER_OPTION,
     WRITING,
     OverwriteOptions,
     alters,
+    following,
     replacing,
     written_table,
 )
 from leasehold.spark.options import asked as asked_by
 from leasehold.spark.reader import Asked, LeaseholdReader, fields_of
 from leasehold.spark.sink import LeaseholdSink
+from leasehold.spark.stream_reader import LeaseholdStreamReader
 from leasehold.spark.stream_sink import LeaseholdStreamSink
 from leasehold.spark.types import check_writable, spark_schema
 
@@ -72,7 +76,7 @@ class LeaseholdSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that are read, as of now or of the revision that is asked for."""
-        asked = self._asked()
+        asked = self._asked((*READING, *FOLLOWING))
         with readable(asked.table), self._cluster() as cluster:
             return spark_schema(fields_of(cluster, asked))
 
@@ -84,6 +88,12 @@ class LeaseholdSource(DataSource):
                 cluster, cluster.facts(asked.table).table, through=asked.through, application=self._application()
             )
             return LeaseholdReader(entry=entry, asked=asked, schema=schema)
+
+    def streamReader(self, schema: StructType) -> LeaseholdStreamReader:  # noqa: N802 - Spark's name
+        """A reader of what is added to a table."""
+        with readable(FORMAT):
+            asked = following(self.options)
+        return LeaseholdStreamReader(self._cluster, asked, schema, self._application())
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
@@ -132,9 +142,9 @@ class LeaseholdSource(DataSource):
             begun=begun,
         )
 
-    def _asked(self) -> Asked:
+    def _asked(self, known: tuple[str, ...] = READING) -> Asked:
         with readable(FORMAT):
-            return asked_by(self.options)
+            return asked_by(self.options, known)
 
     def _table(self, known: tuple[str, ...]) -> str:
         with readable(FORMAT):

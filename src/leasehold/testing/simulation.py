@@ -58,6 +58,7 @@ from leasehold.testing.statements import (
     ways_to_take,
     ways_to_take_view,
 )
+from leasehold.testing.stream_writers import SimulatedStream
 from leasehold.testing.takers import TakerTurn, kept, scan_and_delete, taking_itself
 from leasehold.testing.write_news import WriteEnded
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
@@ -222,6 +223,7 @@ class Simulation:
         rows = itertools.count(1)
         writers = [self._writer("w1", rows, group, self._account(WRITER)).run(NAMES)]
         reader = self._reader("r1", group, self._account(READER)).run(NAMES)
+        writers.append(SimulatedStream(self._writer("w2", rows, group, self._account(WRITER)), self._fork()).run(NAMES))
         if self._turn is TakerTurn.DELETING:
             writers.append(self._writer("w0", rows, group, self._account(WRITER), SELDOM).run((KEPT,)))
         elif self._turn is TakerTurn.VIEWING:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from leasehold.core.words.messages import FieldFilter
+from leasehold.core.words.messages import FieldFilter, StreamBatch
 from leasehold.ids import ObjectId, SegmentId, TransactionId
 
 
@@ -22,6 +22,8 @@ class Wrote(msgspec.Struct, frozen=True, kw_only=True):
     replaces: frozenset[SegmentId] = frozenset()
     kept: int = 0
     """How many rows of the replaced segments it keeps."""
+    batch: StreamBatch | None = None
+    """Which batch of a streaming query the rows are."""
 
 
 class WriteEnded(msgspec.Struct, frozen=True, kw_only=True):

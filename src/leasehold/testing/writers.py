@@ -30,6 +30,7 @@ from leasehold.core.words.messages import (
     PlanScan,
     ScanPlan,
     StagedSegment,
+    StreamBatch,
     TableFacts,
     TransactionFacts,
 )
@@ -140,7 +141,7 @@ class SimulatedWriter:
     async def run(self, tables: Sequence[str]) -> NoReturn:
         """Writes to random `tables`, until cancelled."""
         while True:
-            await self._pause()
+            await self.pause()
             for name in self._random.sample(tables, len(tables)):
                 count = self._random.randint(0, self._habits.rows_max)
                 write = self.overwrite if self._random.random() < self._habits.overwrites else self.write
@@ -153,14 +154,18 @@ class SimulatedWriter:
 
     async def write(self, name: str, count: int) -> Written:
         """Appends `count` new rows to a table; returns how that ended. Raises what prevents the opening."""
+        return await self.write_rows(name, self.new_rows(count))
+
+    async def write_rows(self, name: str, rows: tuple[RowId, ...], batch: StreamBatch | None = None) -> Written:
+        """Appends these rows, as a batch of a streaming query if one is given. As `write`."""
         facts = await self._client.look_up(AskTable(cluster_id=None, name=name), TableFacts, Asking())
-        return await self._write(facts, self._new_rows(count), None)
+        return await self._write(facts, rows, None, batch)
 
     async def overwrite(self, name: str, count: int) -> Written:
         """Writes `count` new rows in place of all rows of a table, or of those in a range; returns how that ended.
         Raises what prevents the opening."""
         facts = await self._client.look_up(AskTable(cluster_id=None, name=name), TableFacts, Asking())
-        rows = self._new_rows(count)
+        rows = self.new_rows(count)
         columns = [one.name for one in facts.fields if one.id in EVERYWHERE and one.type in INTEGERS]
         takes_all = not rows or not columns or self._random.random() < self._habits.takes_all
         where: tuple[Filter, ...] = ()
@@ -172,7 +177,9 @@ class SimulatedWriter:
             raise conflict(name, "columns were renamed")
         return await self._write(plan.facts, rows, begun_by(plan, where))
 
-    async def _write(self, facts: TableFacts, rows: tuple[RowId, ...], begun: Overwrite | None) -> Written:
+    async def _write(
+        self, facts: TableFacts, rows: tuple[RowId, ...], begun: Overwrite | None, batch: StreamBatch | None = None
+    ) -> Written:
         transaction = TransactionId(self._entropy.hex_128())
         request = OpenTransaction(
             cluster_id=facts.cluster_id,
@@ -183,7 +190,7 @@ class SimulatedWriter:
         )
         opened = await self._client.resolve(request, Asking())
         written = Written(transaction=transaction, table=facts.table, name=facts.name, rows=rows, fate=WriteFate.DIED)
-        request = CommitTransaction(cluster_id=facts.cluster_id, transaction=transaction, segments=())
+        request = CommitTransaction(cluster_id=facts.cluster_id, transaction=transaction, segments=(), batch=batch)
         try:
             segments = await self._stage_all(facts, transaction, opened.revision, rows)
             if begun is not None:
@@ -196,7 +203,9 @@ class SimulatedWriter:
         else:
             if self._random.random() >= self._habits.dies:
                 kept = sum(one.rows for one in request.segments)
-                request = msgspec.structs.replace(request, segments=(*segments, *request.segments))
+                request = msgspec.structs.replace(
+                    request, segments=(*segments, *request.segments), kept=len(request.segments)
+                )
                 self._on_commit(
                     Wrote(
                         transaction=transaction,
@@ -206,6 +215,7 @@ class SimulatedWriter:
                         where=request.covers,
                         replaces=frozenset(one.segment for one in request.replaces),
                         kept=kept,
+                        batch=batch,
                     )
                 )
                 written = await self._commit(facts, written, request)
@@ -221,7 +231,8 @@ class SimulatedWriter:
 
     # ------------------------------------------------------------ the driver
 
-    def _new_rows(self, count: int) -> tuple[RowId, ...]:
+    def new_rows(self, count: int) -> tuple[RowId, ...]:
+        """Rows that no writer has written."""
         return tuple(RowId(next(self._rows)) for _ in range(count))
 
     async def _planned(self, name: str, where: tuple[Filter, ...]) -> ScanPlan:
@@ -289,7 +300,8 @@ class SimulatedWriter:
                 attempt.cancel()
             raise
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
+        """As long as its habits say."""
         await self._clock.sleep_until(self._clock.now_ns() + self._random.randint(0, self._habits.pause_max_ns))
 
     # ------------------------------------------------------------ a task
@@ -306,7 +318,7 @@ class SimulatedWriter:
             login=self._client.calls.token,
             asking=Asking(),
         )
-        await self._pause()
+        await self.pause()
         try:
             sender.start(task.shares)
             await sender.sent()

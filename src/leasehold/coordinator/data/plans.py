@@ -15,7 +15,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.literals import render_instant
 from leasehold.core.words.messages import PlanScan, ScanPlan
-from leasehold.core.words.records import SegmentRecord, TableRecord
+from leasehold.core.words.records import CountersRecord, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Refused
 from leasehold.ids import ObjectId, Revision
@@ -38,6 +38,8 @@ class Plans:
         """Raises as `plan_scan` and `plan_past`, and `Refused` with code TOO_OLD or FUTURE_REVISION."""
         if request.as_of is not None and request.as_of_us is not None:
             raise BadMessage("a scan as of a revision and of a time", hint="leave out one of them")
+        if request.follows is not None and (request.rewrite or request.replaces or request.as_of is not None):
+            raise BadMessage("a plan that follows a table is of the present", hint="leave out all else")
         if not request.rewrite and (request.as_of is not None or request.as_of_us is not None):
             async with self._of_the_past:
                 return await self._plan_past(request)
@@ -90,7 +92,9 @@ class Plans:
             segments += [decode_record(SegmentRecord, item.value) for item in page.items]
             following = page.next_start
         record = None if found is None else decode_record(TableRecord, found.value)
-        return PastTable(revision=revision, table=record, segments=tuple(segments))
+        counted = await self._storage.get(keys.COUNTERS, revision)
+        number = 0 if counted is None else decode_record(CountersRecord, counted.value).next_segment
+        return PastTable(revision=revision, table=record, segments=tuple(segments), next_segment=number)
 
     async def _oldest(self, table: ObjectId, before: Revision, catalog: Catalog, *, needs_time: bool) -> OldestRevision:
         """The first revision after one that can't be read, or the newest one: as a rule, what can't be read is all that

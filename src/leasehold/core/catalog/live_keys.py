@@ -19,6 +19,7 @@ _FLAT: Final = (
     "views",
     "buckets",
     "queries",
+    "streams",
     "transactions",
     "procedures",
     "statements",

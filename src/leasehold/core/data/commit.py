@@ -20,6 +20,7 @@ import msgspec
 from leasehold.core.access.rights import user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
+from leasehold.core.data.following import numbered
 from leasehold.core.data.replacement import check_covered
 from leasehold.core.data.seals import is_sealed
 from leasehold.core.data.streams import committed_batch
@@ -126,6 +127,7 @@ def commit_transaction(
     batch = None if request.batch is None else committed_batch(request.batch, table, catalog, wall_us)
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
+    numbers = numbered(request, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
         bucket = catalog.buckets[table.id, segment.bucket]
@@ -148,9 +150,12 @@ def commit_transaction(
             holders=holders,
             deletes=table.deletes,
             format=segment.format,
+            number=numbers.of_new.get(segment.id, 0),
+            joins=None if segment.id in numbers.of_new else numbers.joined,
         )
         buckets.setdefault(segment.bucket, []).append(entry)
     changes: list[Change] = [*taken_out] if batch is None else [*taken_out, batch]
+    changes.extend(numbers.changes(table, catalog))
     gone = {(one.bucket, one.segment) for one in request.replaces}
     for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):
         entries = buckets.get(number, [])

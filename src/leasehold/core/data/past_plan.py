@@ -13,11 +13,13 @@ from leasehold.core.catalog.catalog import Catalog, check_through, live_fields
 from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, table_facts
 from leasehold.core.data.filters import may_hold, planned_filters
+from leasehold.core.data.following import as_planned
 from leasehold.core.data.read_access import entry_at
 from leasehold.core.data.read_groups import grouped
 from leasehold.core.data.scan_plan import PLAN_LIMITS, PlanLimits, chosen_fields, fitting
+from leasehold.core.membership.generations import generation_of
 from leasehold.core.words.literals import render_instant
-from leasehold.core.words.messages import PlanScan, ScanPlan
+from leasehold.core.words.messages import Follow, PlanScan, ScanPlan
 from leasehold.core.words.records import SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
@@ -30,6 +32,8 @@ class PastTable(msgspec.Struct, frozen=True, kw_only=True):
     revision: Revision
     table: TableRecord | None
     segments: tuple[SegmentRecord, ...]
+    next_segment: int = 0
+    """The number that the next segment was to get."""
 
 
 def plan_past(request: PlanScan, past: PastTable, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
@@ -64,6 +68,12 @@ def plan_past(request: PlanScan, past: PastTable, catalog: Catalog, limits: Plan
         where=where,
         left_out=len(past.segments) - len(found),
         as_of=past.revision,
+        follows=Follow(
+            table=today.id,
+            generation=generation_of(catalog),
+            number=past.next_segment,
+            deletes=past.table.deletes,
+        ),
     )
     if request.grouped:
         plan = grouped(plan, found, today, catalog)
@@ -83,7 +93,7 @@ def _as_it_lies(segment: SegmentRecord, catalog: Catalog) -> SegmentRecord:
     """Where its file is today."""
     found = entry_at((segment.table, segment.bucket), segment.id, catalog)
     assert found is not None, "`missing` has looked"
-    return msgspec.structs.replace(found, statistics=())
+    return as_planned(found)
 
 
 class OldestRevision(NamedTuple):

@@ -9,6 +9,7 @@ from leasehold.core.catalog.reads import all_read
 from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
 from leasehold.core.data.filters import may_hold, planned_filters
+from leasehold.core.data.following import added, as_planned, now
 from leasehold.core.data.read_groups import grouped
 from leasehold.core.data.replacement import to_replace
 from leasehold.core.replicas.rewrite import worth_rewriting
@@ -46,6 +47,8 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     segments: list[SegmentRecord] = []
     if request.rewrite:
         segments.extend(worth_rewriting(table, catalog))
+    elif request.follows is not None:
+        segments.extend(added(request.follows, table, catalog, ignores_taken=request.ignores_taken))
     else:
         _check_can_fit(table, catalog, limits)
         for number in range(table.buckets):
@@ -54,12 +57,13 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     plan = ScanPlan(
         facts=table_facts(table, catalog),
         fields=fields,
-        segments=tuple(msgspec.structs.replace(one, statistics=()) for one in found),
+        segments=tuple(as_planned(one, is_numbered=request.follows is not None) for one in found),
         through=request.through,
         deletes=table.deletes if request.rewrite else 0,
         cutoff=cutoff(table, catalog),
         where=where,
         left_out=len(segments) - len(found),
+        follows=now(table, catalog),
     )
     if request.replaces:
         plan = to_replace(plan, found, table, catalog)
@@ -69,8 +73,8 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
 
 
 def takes_long(request: PlanScan) -> bool:
-    """Whether a plan compares all segments with DELETEs or conditions: not on the loop that grants leases."""
-    return request.rewrite or request.replaces or request.grouped or bool(request.where)
+    """Whether a plan looks at what all segments say: not on the loop that grants leases."""
+    return request.rewrite or request.replaces or request.grouped or bool(request.where) or request.follows is not None
 
 
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:

@@ -82,6 +82,7 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
         next_procedure=counters.next_procedure + jump,
         next_transaction=counters.next_transaction + jump,
         next_login=counters.next_login + jump,
+        next_segment=counters.next_segment + jump,
         topology=counters.topology + jump,
     )
     longest_ns = max(longest_lease_ns, settings.lease_duration_ns, catalog.largest_lease.duration_ns)

@@ -265,7 +265,8 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
             raise _stale(table, "a column was hidden while they were read")
         lean = msgspec.structs.replace(entry, statistics=())
         changes.append(Change(keys.segment(table.id, one.bucket, entry.id), None))
-        changes.append(put(keys.replaced(table.id, one.bucket, entry.id), ReplacedRecord(segment=lean)))
+        replaced = ReplacedRecord(segment=lean, by=request.transaction)
+        changes.append(put(keys.replaced(table.id, one.bucket, entry.id), replaced))
     return tuple(changes)
 
 

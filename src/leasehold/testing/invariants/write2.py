@@ -2,7 +2,8 @@
 
 In the store, a transaction's segments come into the manifest all in the one revision that says COMMITTED, their rows
 add up to what it says and to what its client wrote, of which replicas may have several copies under other names. It
-becomes COMMITTED once: not after ABORTED, and not a second time however often it is asked. A client that is told how it
+becomes COMMITTED once: not after ABORTED, and not a second time however often it is asked. So does a batch of a
+streaming query, in whatever transactions. A client that is told how it
 ended is told the truth. What a segment's entry says stays so, but for who holds it. A scan of whole segments returned
 those of its revision; the single rows of a scan are for INV-SCAN-1. No batch has a row that a DELETE takes by the view
 that it is released on, whenever its scan was planned.
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from leasehold.core.words import keys
+from leasehold.core.words.messages import StreamBatch
 from leasehold.core.words.records import (
     DeleteRecord,
     Field,
@@ -52,6 +54,7 @@ class Visible:
         self.meant: dict[TransactionId, Wrote] = {}
         self.placed: dict[SegmentId, Counter[str]] = {}
         """The rows that clients have put into each segment: a row that is kept goes from one to another."""
+        self.batches: dict[StreamBatch, TransactionId] = {}
         self.deletes: dict[bytes, Deleted] = {}
         self.wrong: str | None = None
         self._step = -1
@@ -140,6 +143,11 @@ def _ends(visible: Visible, news: Committed) -> str | None:
         if record.id in visible.aborted:
             return f"write transaction {record.id} was aborted and is committed"
         visible.committed.setdefault(record.id, news.revision)
+        meant = visible.meant.get(record.id)
+        if meant is not None and meant.batch is not None:
+            first = visible.batches.setdefault(meant.batch, record.id)
+            if first != record.id:
+                return f"{meant.batch} is committed by write transactions {first} and {record.id}"
     return None
 
 

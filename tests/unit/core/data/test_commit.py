@@ -175,9 +175,10 @@ def test_a_commit_shows_all_segments_and_ends_the_transaction_at_once():
     base = opened(ground())
     one, two, three = segment(1), segment(2, bucket=1), segment(3)
     assert written(commit(base, three, two, one)) == {
-        keys.segment(TABLE, 0, one.id): entry(one, 1, 2, 3),
-        keys.segment(TABLE, 0, three.id): entry(three, 1, 2, 3),
-        keys.segment(TABLE, 1, two.id): entry(two, 2, 3, 1),
+        keys.COUNTERS: msgspec.structs.replace(base.catalog.counters, next_segment=4),
+        keys.segment(TABLE, 0, one.id): entry(one, 1, 2, 3, number=3),
+        keys.segment(TABLE, 0, three.id): entry(three, 1, 2, 3, number=1),
+        keys.segment(TABLE, 1, two.id): entry(two, 2, 3, 1, number=2),
         keys.transaction(W1): record(TransactionState.COMMITTED, rows=30),
     }
 

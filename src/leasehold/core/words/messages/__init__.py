@@ -51,6 +51,7 @@ from leasehold.core.words.messages.data import (
     FileColumn,
     Filter,
     FilterOperator,
+    Follow,
     NodeAbsence,
     OpenTransaction,
     Place,

@@ -184,6 +184,10 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
     """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
     covers: Annotated[tuple["FieldFilter", ...], Meta(max_length=FILTERS_MAX)] | None = None
     """Unless None: no segment but those that it `replaces` may hold a row that fulfils all of these."""
+    kept: int = 0
+    """How many of the last `segments` have only rows of segments that it `replaces`."""
+    keeps_rows: bool = False
+    """Whether the rows stay the same: all of the replaced segments are in `segments`, but those that are hidden."""
     batch: "StreamBatch | None" = None
     """Which batch of a streaming query this is, if it is one: each is committed once."""
 
@@ -259,6 +263,17 @@ class FieldFilter(BaseMessage, frozen=True, kw_only=True, tag="field-filter/1"):
     values: Annotated[tuple[str, ...], Meta(max_length=REPLACED_VALUES_MAX)] = ()
 
 
+class Follow(BaseMessage, frozen=True, kw_only=True, tag="follow/1"):
+    """How far a reader has followed what is added to a table (`core/data/following.py`)."""
+
+    table: ObjectId
+    generation: Generation
+    number: int
+    """It has read the segments below this number."""
+    deletes: int
+    """The newest DELETE of the table that it knows of."""
+
+
 class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Pins a revision and the segments of a table; `columns` None means all."""
 
@@ -279,6 +294,10 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """With the groups of segments whose files can be read alike."""
     replaces: bool = False
     """For a commit that replaces the rows of `where`."""
+    follows: Follow | None = None
+    """Only rows that were added since; the answer says how far that is."""
+    ignores_taken: bool = False
+    """With `follows`: whether rows may have been taken away since."""
 
 
 class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
@@ -355,3 +374,5 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """If it was asked for, and one message can hold it."""
     whole: tuple[Replaced, ...] = ()
     """Of a plan that `replaces` rows: the segments all of whose rows fulfil `where`, which nobody has to read."""
+    follows: Follow | None = None
+    """All that was added before this is in the plan, or was read by the reader who follows."""

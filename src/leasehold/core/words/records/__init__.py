@@ -23,6 +23,7 @@ from leasehold.core.words.records.cluster import (
 )
 from leasehold.core.words.records.data import (
     ColumnStatistics,
+    JoinedSegments,
     QueryRecord,
     ReplacedRecord,
     SegmentFormat,

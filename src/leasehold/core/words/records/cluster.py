@@ -79,6 +79,8 @@ class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
     next_login: int = 1
     topology: int = 0
     """Version of the logical topology: how often a node has entered or left it."""
+    next_segment: int = 1
+    """See `SegmentRecord.number`."""
 
 
 class LargestLeaseRecord(Record, frozen=True, kw_only=True, tag="largest-lease/1"):

@@ -40,6 +40,20 @@ class SegmentRecord(Record, frozen=True, kw_only=True, tag="segment/1"):
     """The newest DELETE of the table that was there when this became visible: only later ones concern its rows."""
     format: SegmentFormat = SegmentFormat.COLUMN_NAMES
     """Of its file."""
+    number: int = 0
+    """Counts the segments of the cluster with new rows, in the order of their commits. 0 for one whose rows were there
+    before, and for one of an older version."""
+    joins: "JoinedSegments | None" = None
+    """Where its rows were before, if they were."""
+
+
+class JoinedSegments(Record, frozen=True, kw_only=True, tag="joined/1"):
+    """The segments that a commit replaced by others with the same rows."""
+
+    segments: int
+    """How many."""
+    newest: int
+    """The greatest number of those with new rows that any of them is made of; 0 if none has one."""
 
 
 class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"):
@@ -47,6 +61,8 @@ class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"
 
     segment: SegmentRecord
     """Without its statistics: nobody plans with it any more."""
+    by: TransactionId | None = None
+    """The write transaction whose commit replaced it; None in records of older versions."""
 
 
 class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):

@@ -75,6 +75,8 @@ class TableRecord(Record, frozen=True, kw_only=True, tag="table/1"):
     """How many nodes must hold the rows of a write at its commit; 0: as the cluster's setting says."""
     widened: tuple[Widening, ...] = ()
     """Of the columns that are there, the earliest first: who reads a file by itself must know its types."""
+    taken: int = 0
+    """Counts as `SegmentRecord.number`: the newest commit that has replaced rows of the table by others."""
 
 
 class Need(Record, frozen=True, kw_only=True, tag="need/1"):

@@ -1,0 +1,96 @@
+"""Streams are written while nodes, coordinators and drivers are killed and stopped: each row is there once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from leasehold.client.cluster import Cluster
+from leasehold.spark import table
+from leasehold.wire.clock import sleep_ns
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.spark import stream_job
+from tests.e2e.spark.test_changes_under_faults import faults
+from tests.few import few
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+ROWS = 20
+"""Of a file."""
+RUNS_MAX = 40
+KILLS = 10
+
+
+def fill(spark: SparkSession, folder: Path, files: int) -> None:
+    spark.range(0, files * ROWS, 1, files).write.parquet(str(folder))
+
+
+def ids(spark: SparkSession, name: str) -> list[int]:
+    return sorted(row["id"] for row in table(spark, name).collect())
+
+
+def finish(spark: SparkSession, folder: Path, checkpoint: Path, name: str) -> list[str]:
+    """Starts the query again until it has written all that there is; why it ended before."""
+    failures: list[str] = []
+    while True:
+        files = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).parquet(str(folder))
+        writer = files.writeStream.format("leasehold").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start(name)
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            failures.append(str(error)[:500])
+            assert len(failures) < RUNS_MAX, failures
+        else:
+            return failures
+
+
+@pytest.mark.parametrize("seed", few(1, range(20)))
+def test_each_row_of_a_stream_is_there_once_whatever_is_killed_or_stopped(
+    spark: SparkSession, running: RunningCluster, cluster: Cluster, tmp_path: Path, seed: int
+) -> None:
+    name, files = f"e2e.streamed_hard_{seed}", 12
+    cluster.sql(f"CREATE TABLE {name} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
+    fill(spark, tmp_path / "in", files)
+    with faults(running, random.Random(seed)):
+        failures = finish(spark, tmp_path / "in", tmp_path / "checkpoint", name)
+    assert ids(spark, name) == list(range(files * ROWS)), failures
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(KILLS, marks=pytest.mark.long)])
+def test_each_row_of_a_stream_is_there_once_however_often_its_driver_is_killed(
+    spark: SparkSession, running: RunningCluster, cluster: Cluster, tmp_path: Path, kills: int
+) -> None:
+    name, files, drawn = f"e2e.streamed_killed_{kills}", 60, random.Random(kills)
+    cluster.sql(f"CREATE TABLE {name} (id BIGINT)")
+    fill(spark, tmp_path / "in", files)
+    words = (str(running.directory), str(tmp_path / "in"), str(tmp_path / "checkpoint"), name)
+    killed = 0
+    while killed < kills:
+        before = len(cluster.plan(name).segments)
+        driver = subprocess.Popen(
+            [sys.executable, "-m", stream_job.__name__, *words],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=(tmp_path / f"driver-{killed}").open("wb"),
+        )
+        try:
+            while driver.poll() is None and len(cluster.plan(name).segments) == before:
+                sleep_ns(20_000_000)
+            sleep_ns(drawn.randrange(1_500) * 1_000_000)
+        finally:
+            over = driver.poll()
+            if over is None:
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
+        assert over is None, (tmp_path / f"driver-{killed}").read_text()[-2_000:]
+        killed += 1
+    failures = finish(spark, tmp_path / "in", tmp_path / "checkpoint", name)
+    assert failures == []
+    assert ids(spark, name) == list(range(files * ROWS))
