@@ -148,7 +148,6 @@ def test_new_columns_come_with_the_next_start_and_dropped_ones_end_it(
     [
         ({"startingRevison": 3}, "startingRevision"),
         ({"where": "id > 3"}, "no option 'where'"),
-        ({"asOfRevision": 3}, "no option 'asofrevision'"),
         ({"startingRevision": "x"}, "no whole number"),
         ({"startingRevision": 10**9}, "does not exist yet"),
         ({"maxRowsPerTrigger": 0}, "write 1 or more"),
@@ -172,10 +171,10 @@ def test_the_checkpoint_says_how_far_the_stream_is(cluster: Cluster, follow: Fol
 def test_a_table_is_copied_by_a_stream(spark: SparkSession, cluster: Cluster, made: str, tmp_path: Path) -> None:
     """From one table into another, both ends ours."""
     cluster.sql(f"CREATE TABLE {made}_copy (id BIGINT, v STRING)")
-    for begin in range(0, 50, 10):
+    for begin in range(0, 30, 10):
         append(cluster, made, begin, begin + 10)
         source = spark.readStream.format("leasehold").option("maxRowsPerTrigger", 5).load(made)
         writer = source.writeStream.format("leasehold").option("checkpointLocation", str(tmp_path / "copied"))
         writer.trigger(availableNow=True).start(f"{made}_copy").awaitTermination()
     found = table(spark, f"{made}_copy").collect()
-    assert sorted((row["id"], row["v"]) for row in found) == [(one, str(one)) for one in range(50)]
+    assert sorted((row["id"], row["v"]) for row in found) == [(one, str(one)) for one in range(30)]
