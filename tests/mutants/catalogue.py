@@ -18,6 +18,7 @@ from tests.mutants import (
     runs,
     scans,
     statements,
+    streams,
     tables,
     tokens,
 )
@@ -32,6 +33,7 @@ MUTANTS = (
     *certificates.MUTANTS,
     *recoveries.MUTANTS,
     *tables.MUTANTS,
+    *streams.MUTANTS,
     *scans.MUTANTS,
     *opens.MUTANTS,
     *past.MUTANTS,

@@ -7,7 +7,6 @@ UNIT = "tests/unit/core/data/test_commit.py"
 SEALS = "tests/unit/core/data/test_commit_seals.py"
 REPLACEMENT = "tests/unit/core/data/test_replacement.py"
 OVERWRITES = "tests/sim/test_overwrites.py::test_every_invariant_holds_while_clients_replace_the_rows_of_each_other"
-STREAMS = "tests/unit/core/data/test_streams.py"
 SEGMENTS = "tests/unit/core/catalog/test_table_segments.py"
 
 MUTANTS = (
@@ -52,20 +51,6 @@ MUTANTS = (
         rule="a commit makes all segments visible in one revision",
         edits=(Edit("commit_transaction", "sorted({*buckets, *(one.bucket for one in request.replaces)})", "...[:1]"),),
         hunters=(f"{UNIT}::test_a_commit_shows_all_segments_and_ends_the_transaction_at_once",),
-    ),
-    Mutant(
-        name="a batch of a stream committed twice",
-        invariant="INV-WRITE-2",
-        rule="a batch that is the newest of its query is committed already",
-        edits=(Edit("committed_batch", "newest.batch == batch.number", "False"),),
-        hunters=(f"{STREAMS}::test_a_batch_that_is_committed_is_refused_in_another_transaction",),
-    ),
-    Mutant(
-        name="a batch known by its attempt",
-        invariant="INV-WRITE-2",
-        rule="the newest batch of a query is written with its rows",
-        edits=(Edit("commit_transaction", "[*taken_out] if batch is None else [*taken_out, batch]", "[*taken_out]"),),
-        hunters=(f"{STREAMS}::test_a_batch_becomes_the_newest_of_its_query_with_its_rows",),
     ),
     Mutant(
         name="rows that were added meanwhile beside those that replace them",

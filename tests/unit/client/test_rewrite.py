@@ -74,11 +74,14 @@ class Coordinated:
         *,
         replaces: tuple[Replaced, ...],
         deletes: int,
+        kept: int,
+        keeps_rows: bool,
     ) -> TransactionFacts:
         assert cluster_id == CLUSTER
         if self.before_commit:
             self.before_commit.pop(0)()
-        self.made.commit(transaction, segments, replaces=replaces, deletes=deletes)
+        told = {"replaces": replaces, "deletes": deletes, "kept": kept, "keeps_rows": keeps_rows}
+        self.made.commit(transaction, segments, **told)
         return self._facts(transaction, sum(one.rows for one in segments))
 
     def try_abort(self, cluster_id: ClusterId, transaction: TransactionId) -> None:
@@ -205,10 +208,10 @@ def test_smaller_portions_get_through_between_deletes(client: Coordinated) -> No
     client.made.run(delete("<", 50))
     commit, numbers = client.commit, iter(range(200, 220))
 
-    def amid_deletes(*args: Any, replaces: tuple[Replaced, ...], deletes: int) -> TransactionFacts:
+    def amid_deletes(*args: Any, replaces: tuple[Replaced, ...], **more: Any) -> TransactionFacts:
         if len(replaces) > 1:
             client.made.run(delete("=", next(numbers)))
-        return commit(*args, replaces=replaces, deletes=deletes)
+        return commit(*args, replaces=replaces, **more)
 
     client.commit = amid_deletes  # type: ignore[method-assign]
     done = client.rewrite()

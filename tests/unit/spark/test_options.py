@@ -33,5 +33,5 @@ def test_a_revision_and_a_time_are_refused_together():
 
 @pytest.mark.parametrize("revision", ["-1", "1e9", "9" * 5_000])
 def test_what_is_no_revision_is_refused(revision: str) -> None:
-    with pytest.raises(BadSettings, match="is no revision"):
+    with pytest.raises(BadSettings, match="is no whole number"):
         asked({"table": "d.t", "asOfRevision": revision})

@@ -20,7 +20,7 @@ import msgspec
 from leasehold.core.access.rights import user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
-from leasehold.core.data.following import numbered
+from leasehold.core.data.following import commit_numbers
 from leasehold.core.data.replacement import check_covered
 from leasehold.core.data.seals import is_sealed
 from leasehold.core.data.streams import committed_batch
@@ -127,7 +127,7 @@ def commit_transaction(
     batch = None if request.batch is None else committed_batch(request.batch, table, catalog, wall_us)
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
-    numbers = numbered(request, catalog)
+    numbers = commit_numbers(request, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
         bucket = catalog.buckets[table.id, segment.bucket]

@@ -58,7 +58,7 @@ class Numbered(NamedTuple):
             yield put(keys.table(table.id), msgspec.structs.replace(table, taken=self.taken))
 
 
-def numbered(request: CommitTransaction, catalog: Catalog) -> Numbered:
+def commit_numbers(request: CommitTransaction, catalog: Catalog) -> Numbered:
     """Numbers the segments of a commit. Raises `Refused` with code BAD_SEGMENT."""
     assert catalog.counters is not None, "a cluster with tables has them"
     new = len(request.segments) - request.kept
