@@ -13,12 +13,12 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parser import SENTINEL_NONE
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from leasehold.core.words.statements import TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.limits.statements import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
+from leasehold.limits.statements import DURATION_CHARACTERS_MAX, VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
 from leasehold.sql.cursor import qualified
 from leasehold.sql.front import FOREIGN_ERRORS, Source, read, short
 
@@ -88,6 +88,16 @@ class BoundedParser(SparkParser):
         offset = at.start if at else len(self.sql)
         # Always raised at once: sqlglot would otherwise collect errors in some of its modes and read on.
         raise ParseError(message, [{"offset": offset}])
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Add | exp.Interval | None:
+        """sqlglot looks into its text for a number at each place, which holds up the whole process if it is long."""
+        begins = bool(self._curr) and self._curr.token_type == TokenType.INTERVAL
+        text = self._next if begins else self._curr
+        if (begins or not require_interval) and text and len(text.text) > DURATION_CHARACTERS_MAX:
+            self.raise_error("an interval is too long", text)
+        return super()._parse_interval(require_interval, parse_function_unit)
 
     def _warn_unsupported(self) -> None:
         self.raise_error(_FALLBACK)

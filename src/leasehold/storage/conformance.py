@@ -36,7 +36,7 @@ def conform(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
     buffers.
     """
     schema = arrow_schema(fields)
-    _validate(batch)
+    check_valid(batch)
     if not batch.schema.equals(schema, check_metadata=True):
         batch = _matched(batch, fields, schema)
     _check_nulls(batch)
@@ -110,9 +110,8 @@ def rows_at_once(schema: pa.Schema, fields: Sequence[Field]) -> int:
 
 def realign(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
     """The rows of `batch`, whose columns have the ids of just these `fields`, in exactly `arrow_schema(fields)`. Raises
-    as `conform`: the batch comes from the network, and nothing later checks its buffers."""
+    as `conform`, but its buffers were checked (`check_valid`)."""
     schema = arrow_schema(fields)
-    _validate(batch)
     if not batch.schema.equals(schema, check_metadata=True):
         columns = {field_number(one): column for one, column in zip(batch.schema, batch.columns, strict=True)}
         fitted = [_fitted(columns[one.id], one, wanted) for one, wanted in zip(fields, schema.types, strict=True)]
@@ -121,7 +120,8 @@ def realign(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
     return batch
 
 
-def _validate(batch: pa.RecordBatch) -> None:
+def check_valid(batch: pa.RecordBatch) -> None:
+    """Raises `Refused` with code ROWS_DO_NOT_FIT for damaged buffers, which Arrow can't even slice."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:

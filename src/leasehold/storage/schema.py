@@ -55,12 +55,18 @@ _CONVERTIBLE: Final = frozenset(
 )
 """Kinds that convert into another kind, value by value, as far as each value fits exactly."""
 
+
+def _is_decimal(column: pa.DataType) -> bool:
+    """Arrow believes any scale, and reads memory that is none of the column's when it casts from one out of range."""
+    return pa.types.is_decimal(column) and 0 <= column.scale <= column.precision
+
+
 _KINDS: Final = (
     ("null", pa.types.is_null),
     ("boolean", pa.types.is_boolean),
     ("integer", pa.types.is_integer),
     ("floating", pa.types.is_floating),
-    ("decimal", pa.types.is_decimal),
+    ("decimal", _is_decimal),
     ("string", pa.types.is_string),
     ("string", pa.types.is_large_string),
     ("string", pa.types.is_string_view),
@@ -174,8 +180,8 @@ def count_true(test: str, column: pa.Array | pa.ChunkedArray) -> int:
 
 
 def is_plain(column: pa.DataType) -> bool:
-    """Whether rows of that type take about as much memory in a table's type. Dictionaries and nulls may take far
-    more."""
+    """Whether rows of that type can be cast and take about as much memory in a table's type. Dictionaries and nulls may
+    take far more."""
     return _kind(column) not in {None, "null"}
 
 

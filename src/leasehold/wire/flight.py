@@ -5,8 +5,8 @@ information of a Flight error, so its code survives and no traceback leaves the 
 with a message that says so, since gRPC shows the death of a peer as an orderly end.
 """
 
+import logging
 import os
-import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -55,6 +55,8 @@ HEALTH: Final = "health"
 """The action that answers a node's `NodeStatus` as JSON, fenced or not."""
 LOCAL: Final = "local"
 """The action of local opens: its body is a message, and so is its answer."""
+log = logging.getLogger(__name__)
+
 CALLER_HEADER: Final = "leasehold-caller-bin"
 """Names the caller before the first message: an encoded `FlightCaller`."""
 BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)])
@@ -123,8 +125,8 @@ def _bounded(blob: bytes) -> bytes:
 
 
 def report(fault: BaseException) -> None:
-    """Writes a fault of our own code to standard error, as Python does for a thread."""
-    sys.excepthook(type(fault), fault, fault.__traceback__)
+    """Logs a fault of our own code. One that comes again and again does not fill the log (`wire/repeated_lines.py`)."""
+    log.error("unforeseen: %s", type(fault).__name__, exc_info=fault)
 
 
 @contextmanager

@@ -134,7 +134,10 @@ def read_schema(header: memoryview) -> pa.Schema:
     """The schema in an IPC header. Raises `Refused` as `check_schema`."""
     check_schema(header)
     try:
-        return pa.ipc.read_schema(pa.py_buffer(_encapsulated(header, memoryview(b""))))
+        schema = pa.ipc.read_schema(pa.py_buffer(_encapsulated(header, memoryview(b""))))
+        for one in schema:
+            str(one)  # its name and its time zone are text
+        return schema
     except (pa.ArrowException, OSError, ValueError) as error:
         raise malformed("a schema that Arrow can't read") from error
 

@@ -298,12 +298,9 @@ class _Methods(grpc.GenericRpcHandler):
         served = {"DoGet": self._get, "DoPut": self._put, "DoAction": self._act, "ListActions": self._list_actions}
         self._served: dict[str, _Serve] = served
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
-        """The handler of a call; None for what is not of Flight."""
-        method = handler_call_details.method
-        if not method.startswith(SERVICE):
-            return None
-        served = self._served.get(method.removeprefix(SERVICE), _unserved)
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        """The handler of a call, also of one that is not of Flight: what gRPC refuses by itself is in no bound."""
+        served = self._served.get(handler_call_details.method.removeprefix(SERVICE), _unserved)
 
         # A stream even for calls with one message: so the first message is waited for here, within a bound.
         def behavior(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:

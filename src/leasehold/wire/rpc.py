@@ -156,6 +156,17 @@ class ServerDuplex(QueuedDuplex):
         return message
 
 
+class _Methods(grpc.GenericRpcHandler):
+    """The handlers by path. Each call has one: what gRPC refuses by itself is in no bound."""
+
+    def __init__(self, served: dict[str, Any], unserved: Any) -> None:
+        self._served = served
+        self._unserved = unserved
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        return self._served.get(handler_call_details.method, self._unserved)
+
+
 class Handlers:
     """The methods of the service. The simulator calls these, and gRPC those of `methods`."""
 
@@ -190,14 +201,17 @@ class Handlers:
                     await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls from this address")
                 await self.session(requests.first, context)
 
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
+        async def unserved(_frames: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
+
+        return _Methods(
             {
-                "Call": grpc.stream_unary_rpc_method_handler(call),
-                "Commit": grpc.stream_unary_rpc_method_handler(commit),
-                "Stream": grpc.stream_stream_rpc_method_handler(stream),
-                "Session": grpc.stream_stream_rpc_method_handler(session),
+                CALL: grpc.stream_unary_rpc_method_handler(call),
+                COMMIT: grpc.stream_unary_rpc_method_handler(commit),
+                STREAM: grpc.stream_stream_rpc_method_handler(stream),
+                SESSION: grpc.stream_stream_rpc_method_handler(session),
             },
+            grpc.stream_stream_rpc_method_handler(unserved),
         )
 
     async def call(self, request: Reading) -> bytes:

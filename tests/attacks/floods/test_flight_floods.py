@@ -31,7 +31,7 @@ from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.wire.flight import CALLER_HEADER, calling, descriptor, ticket, writer_to
-from leasehold.wire.flight_codec import write_field
+from leasehold.wire.flight_codec import write_field, write_schema
 from leasehold.wire.rpc import CALL
 from tests.attacks.floods.tickets import logged_in, reading, writing
 from tests.attacks.ground import HONEST, NOBODY, READER, TABLE, WRITER, Ground
@@ -237,7 +237,66 @@ def test_schemas_with_field_ids_of_thousands_of_digits(ground: Ground, scale: in
         check_each_refused(100 * scale, address, write, "ROWS_DO_NOT_FIT")
 
 
-def check_each_refused(count: int, address: str, act: Callable[[], object], code: str) -> None:
+SCALES = (-1, -40, -1_000, -25_165_822, 11, 10**9)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256])
+def test_decimals_of_odd_scales(ground: Ground, scale: int, kind: Callable[[int, int], pa.DataType]) -> None:
+    """By a user who may insert. Arrow takes a power of ten from memory that is none of its table's."""
+    with ground.connect(WRITER) as cluster, ground.attacked():
+        request, address, schema = writing(cluster)
+        client = writer_to(address, ground.tls)
+        for tens in SCALES * scale:
+            odd = kind(9, tens)
+            values = pa.Array.from_buffers(odd, 1, [None, pa.py_buffer(bytes(odd.byte_width))])
+            named = pa.schema([schema.field(0).with_type(odd), schema.field(1)])
+            rows = pa.RecordBatch.from_arrays([values, pa.array(["x"])], schema=named)
+
+            def write(named: pa.Schema = named, rows: pa.RecordBatch = rows) -> None:
+                writer, _reader = client.do_put(descriptor(request), named)
+                with writer:
+                    writer.write_batch(rows)
+                    writer.done_writing()
+
+            check_each_refused(1, address, write, "ROWS_DO_NOT_FIT")
+
+
+def test_large_batches_whose_texts_end_before_they_begin(ground: Ground, scale: int) -> None:
+    """By a user who may insert. They are refused before they are cut into parts."""
+    count, size = 60_000, 9_900_000
+    places = [size * one // count for one in range(count + 1)]
+    places[count // 2] = -2_000_000_000
+    texts = pa.Array.from_buffers(
+        pa.string(), count, [None, pa.array(places, pa.int32()).buffers()[1], pa.py_buffer(b"x" * size)]
+    )
+    compressed = flight.FlightCallOptions(write_options=pa.ipc.IpcWriteOptions(compression="zstd"))
+    with ground.connect(WRITER) as cluster, ground.attacked():
+        request, address, schema = writing(cluster)
+        client = writer_to(address, ground.tls)
+        rows = pa.RecordBatch.from_arrays([pa.array(range(count), pa.int64()), texts], schema=schema)
+
+        def write() -> None:
+            writer, _reader = client.do_put(descriptor(request), schema, compressed)
+            with writer:
+                writer.write_batch(rows)
+                writer.done_writing()
+
+        # One at a time: they are all of one segment.
+        check_each_refused(10 * scale, address, write, "ROWS_DO_NOT_FIT", threads=1)
+
+
+def test_schemas_with_names_that_are_no_text(ground: Ground, scale: int) -> None:
+    """By a user who may insert."""
+    with ground.connect(WRITER) as cluster, ground.attacked(), channels(ground) as nodes:
+        request, _address, schema = writing(cluster)
+        said = encode(FlightCaller(login=logged_in(cluster)))
+        begin = write_schema(schema.set(1, schema.field(1).with_name("bbbb"))).replace(b"bbbb", b"b\xff\xffb")
+        message = write_field(1, descriptor(request).serialize()) + begin
+        for _ in range(100 * scale):
+            assert refused(nodes[0], "DoPut", message, metadata=[(CALLER_HEADER, said)]) is not grpc.StatusCode.INTERNAL
+
+
+def check_each_refused(count: int, address: str, act: Callable[[], object], code: str, threads: int = THREADS) -> None:
     """On several threads. A call whose first message comes late on a busy machine gives way to those of others, and is
     unreachable; most are refused with `code`."""
 
@@ -246,7 +305,7 @@ def check_each_refused(count: int, address: str, act: Callable[[], object], code
             act()
         return caught.value.code
 
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         codes = Counter(pool.map(ended, range(count)))
     assert codes.keys() <= {code, "UNREACHABLE"}
     assert codes[code] > count / 2, codes

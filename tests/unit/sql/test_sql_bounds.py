@@ -80,3 +80,23 @@ def test_joins_without_conditions_do_not_take_exponential_time(joins: int, monke
 
 def test_long_words_are_cut_in_what_is_said() -> None:
     assert len(refusal("DROP TABLE a.b " + "y" * 100_000)) < 200
+
+
+@pytest.mark.parametrize(
+    "interval",
+    [
+        "INTERVAL '{}' DAYS",
+        "INTERVAL {} DAYS",
+        "INTERVAL r'{}' DAYS",
+        "INTERVAL '1' DAY '{}' DAYS",
+        "INTERVAL '1' DAY + '{}' DAYS",
+    ],
+)
+def test_long_intervals_are_refused_before_sqlglot_looks_for_a_number_in_them(interval: str) -> None:
+    """It holds the interpreter's lock for a time that grows with the square of their length."""
+    assert "not valid here" in refusal("CREATE VIEW a.b AS SELECT c + " + interval.format("9" * 4_000) + " FROM a.t")
+
+
+def test_long_texts_beside_intervals_are_no_intervals() -> None:
+    text = f"SELECT '{'x' * 500}' AS x, interval '3' day AS y, c + interval '1 day 2 hours' AS z FROM a.t"
+    assert isinstance(parse(f"CREATE VIEW a.b AS {text}"), CreateView)

@@ -204,3 +204,14 @@ def test_a_slice_conforms_to_the_same_slice(data: st.DataObject, kind: str) -> N
 )
 def test_a_field_id_that_is_none_is_no_field_id(written: bytes, read: int | None) -> None:
     assert field_number(pa.field("x", pa.int64(), metadata={b"PARQUET:field_id": written})) == read
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(38,0)", "DECIMAL(10,2)"])
+@pytest.mark.parametrize("scale", [-1, -40, -1_000, -25_165_822, 39, 10**9])
+def test_decimals_of_scales_out_of_range_are_not_cast(kind: str, scale: int) -> None:
+    """Arrow 25 takes their power of ten from memory beyond its table, or dies."""
+    odd = pa.decimal128(38, scale)
+    values = pa.Array.from_buffers(odd, 1, [None, pa.py_buffer((1).to_bytes(16, "little"))])
+    with pytest.raises(Refused) as caught:
+        one_column(values, kind)
+    assert caught.value.code == "ROWS_DO_NOT_FIT"

@@ -14,7 +14,7 @@ from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.limits.segments import SEGMENT_ROWS_MAX
-from leasehold.storage.conformance import CAST_VALUE_BYTES, realign, rows_at_once, written_fields
+from leasehold.storage.conformance import CAST_VALUE_BYTES, check_valid, realign, rows_at_once, written_fields
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
@@ -42,6 +42,7 @@ class IncomingRows:
         with closing(iter(self._incoming)) as incoming:
             for sent in incoming:
                 if sent.batch is not None:
+                    check_valid(sent.batch)
                     for part in self._parts(sent.batch):
                         # A slice would keep the whole batch in memory until the encoder has written it.
                         yield part if part is sent.batch else pa.concat_batches([part])
