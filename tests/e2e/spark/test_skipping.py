@@ -89,7 +89,7 @@ def test_options_of_a_read(spark: SparkSession, kinds: list[Row]) -> None:
         ({"asOfRevison": "1"}, "asOfRevision"),
         ({"wher": "id = 1"}, "where"),
         ({"something": "else"}, "the options are table, cluster"),
-        ({"asOfRevision": "yesterday"}, "no revision"),
+        ({"asOfRevision": "yesterday"}, "no whole number"),
         ({"asOfRevision": "999999999"}, "FUTURE_REVISION"),
         ({"asOfTimestamp": "yesterday"}, "2026-06-15T12:30:00Z"),
         ({"asOfTimestamp": "2026-06-15T12:30:00"}, "no time zone"),

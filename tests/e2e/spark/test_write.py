@@ -86,7 +86,7 @@ def test_a_commit_whose_answer_is_lost_leaves_the_rows_there_once(
 
         def abort(self, messages: list[WriterCommitMessage | None]) -> None:
             super().abort(messages)
-            marker.write_text(self._transaction)
+            marker.write_text(self.transaction)
 
     with pytest.raises(PySparkException, match="the connection broke after the commit"):
         append(spark.range(100), "e2e.answer", register(spark, running, AnswerLost))
@@ -104,7 +104,7 @@ def test_a_write_that_fails_for_good_is_aborted_and_leaves_nothing(
     class TellsItsId(LeaseholdSink):
         def abort(self, messages: list[WriterCommitMessage | None]) -> None:
             super().abort(messages)
-            marker.write_text(self._transaction)
+            marker.write_text(self.transaction)
 
     def fail(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
