@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 
@@ -16,6 +17,7 @@ from leasehold.client.threads import THREADS
 from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
+from tests.e2e.spark import bare_job, session_job
 from tests.e2e.spark.session_job import SETTINGS, SMALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
@@ -115,15 +117,37 @@ def master(processes: SparkProcesses, tmp_path_factory: pytest.TempPathFactory) 
     return address
 
 
-def run_job(master: str, running: RunningCluster, credentials: Path, name: str) -> None:
-    job = [sys.executable, "-m", "tests.e2e.spark.session_job", master, str(running.directory), str(credentials), name]
-    environment = {key: value for key, value in os.environ.items() if key not in {"SPARK_REMOTE", "SPARK_HOME"}}
-    ran = subprocess.run(job, capture_output=True, text=True, check=False, timeout=400, env=environment)
+def run_job(
+    master: str, running: RunningCluster, credentials: Path, name: str, job: str = session_job.__name__, **more: str
+) -> None:
+    words = [sys.executable, "-m", job, master, str(running.directory), str(credentials), name]
+    environment = {key: value for key, value in os.environ.items() if key not in {"SPARK_REMOTE", "SPARK_HOME"}} | more
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=400, env=environment)
     assert ran.returncode == 0, f"{ran.stderr[:4_000]} ..\n{ran.stderr[-4_000:]}"
 
 
 def test_a_driver_of_a_standalone_cluster(master: str, running: RunningCluster, credentials: Path) -> None:
     run_job(master, running, credentials, "d.classic")
+
+
+def test_workers_without_the_package_say_what_they_lack(
+    master: str, running: RunningCluster, credentials: Path, tmp_path: Path
+) -> None:
+    """The processes beside the driver have it. The workers have all that it needs."""
+    python, packages = tmp_path / "python", Path(pyspark.__file__).parents[1]
+    bare: str = sys._base_executable  # pyright: ignore[reportAttributeAccessIssue]
+    python.write_text(
+        "#!/bin/sh\n"
+        "for last; do :; done\n"
+        f'[ "$last" = pyspark.worker ] && PYTHONPATH={packages} exec {bare} "$@"\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    with connect(running.directory, user="root", password="root") as root:
+        root.sql("CREATE TABLE d.bare (a BIGINT)")
+        root.table("d.bare").append(pa.table({"a": [1, 2]}))
+        run_job(master, running, credentials, "d.bare", bare_job.__name__, PYSPARK_PYTHON=str(python))
+        assert root.table("d.bare").scan().read_all().num_rows == 2
 
 
 def test_a_client_of_spark_connect(
