@@ -158,5 +158,5 @@ def _taken_away(what: str) -> Refused:
     return Refused(
         f"{what} since the reader has looked last",
         code=ErrorCode.ROWS_TAKEN_AWAY,
-        hint="start again with a snapshot of the table, or ignore what is taken away",
+        hint="start again with a snapshot of the table: a new checkpoint; or set the option ignoreDeletes",
     )
