@@ -91,5 +91,5 @@ def test_each_row_of_a_stream_is_there_once_however_often_its_driver_is_killed(
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
     failures = finish(spark, tmp_path / "in", tmp_path / "checkpoint", name)
-    assert failures == []
-    assert ids(spark, name) == list(range(files * ROWS))
+    assert ids(spark, name) == list(range(files * ROWS)), failures
+    assert not failures, "\n".join(failures)
