@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         name="a gap where rows were rewritten",
         invariant="INV-WRITE-2",
-        rule="a reader is told if rows that it has not read can't be told from others any more",
+        rule="rows that a reader has not read, and that a rewrite has mixed with others, are an error to it",
         edits=(Edit("added", "kept[segment_transaction(segment.id)] < segment.joins.segments", "False"),),
         hunters=(f"{FOLLOWING}::test_what_was_rewritten_and_is_gone_leaves_no_gap",),
     ),

@@ -140,7 +140,7 @@ def following(options: Mapping[str, str]) -> Following:
     after = options.get(STARTING_REVISION_OPTION)
     return Following(
         table=table_of(options),
-        after=None if after is None else _whole(after, STARTING_REVISION_OPTION),
+        after=None if after is None else Revision(_whole(after, STARTING_REVISION_OPTION)),
         rows_max=_limit(options, ROWS_MAX_OPTION),
         segments_max=_limit(options, SEGMENTS_MAX_OPTION),
         ignores_deletes=_is_on(options, IGNORE_DELETES_OPTION),
@@ -226,10 +226,10 @@ def _as_of(revision: str | None, time: str | None) -> AsOf | None:
     return _whole(revision, AS_OF_REVISION_OPTION)
 
 
-def _whole(text: str, name: str) -> Revision:
+def _whole(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise BadSettings(f"{name} is {text[:40]!r}, which is no whole number", hint="write digits alone")
-    return Revision(int(text))
+    return int(text)
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
