@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUICKLY := --no-compile --no-build-isolation
 COMPILED := duckdb, hypothesis, leasehold.cli.main, leasehold.spark, leasehold.testing.command, pytest
 
-.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-wheel test-netns lint format bench soak mutants dist release clean
+.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-pipelines test-wheel test-netns lint format bench soak mutants dist release clean
 
 setup: $(STAMP)
 
@@ -47,7 +47,7 @@ check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 # Processes mostly wait, the rest mostly computes: six at once, the longest first. A part that had to wait for another
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
-PARTS := test-processes test-documents test-spark test-netns test-recoveries test-nodes test-rest test-conformance test-core test-simulated test-attacks test-wheel test-scenarios test-benches lint
+PARTS := test-processes test-documents test-spark test-pipelines test-netns test-recoveries test-nodes test-rest test-conformance test-core test-simulated test-attacks test-wheel test-scenarios test-benches lint
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
@@ -64,6 +64,8 @@ NODES := $(addprefix tests/e2e/test_,coordinator_away.py coordinators.py crash_i
 RECOVERIES := $(addprefix tests/e2e/test_,backup.py copies.py eviction.py full_disk.py killed_up.py lost_members.py meta_migrate.py node_exports.py recover.py recover_from.py)
 DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
+# Streams, changes, and writes while something fails; all else of Spark is in `test-spark`. Each part has a session.
+PIPELINES := $(addprefix tests/e2e/spark/test_,changes.py changes_under_faults.py declarative_pipelines.py node_killed.py sensors.py several_coordinators.py standalone.py stream_reader.py stream_sink.py streams_under_faults.py write_faults.py)
 WHEEL := tests/e2e/test_wheel.py
 test-nodes: setup ; $(PYTEST) $(NODES)
 test-recoveries: setup ; $(PYTEST) $(RECOVERIES)
@@ -75,7 +77,8 @@ test-conformance: setup ; $(PYTEST) tests/conformance
 test-rest: setup ; $(PYTEST) $(addprefix --ignore=,$(CORE) $(addprefix tests/,conformance e2e netns attacks sim scenarios mutants))
 test-documents: setup ; sh tools/ensure-java && $(PYTEST) $(DOCUMENTS)
 test-benches: setup ; $(PYTEST) $(BENCHES)
-test-spark: setup ; sh tools/ensure-java && $(PYTEST) tests/e2e/spark
+test-spark: setup ; sh tools/ensure-java && $(PYTEST) tests/e2e/spark $(addprefix --ignore=,$(PIPELINES))
+test-pipelines: setup ; sh tools/ensure-java && $(PYTEST) $(PIPELINES)
 test-wheel: setup ; $(PYTEST) $(WHEEL)
 test-netns: setup ; $(PYTEST) tests/netns
 test-attacks: setup ; $(PYTEST) tests/attacks
@@ -86,7 +89,7 @@ demo: setup java
 bench: setup java
 	$(BIN)/python -m bench
 
-soak: setup
+soak: setup java
 	$(BIN)/python -m pytest -m long --hypothesis-profile=all tests
 	$(BIN)/python -m pytest --hypothesis-profile=all tests/unit tests/conformance/test_metastorage.py
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)

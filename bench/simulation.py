@@ -6,7 +6,8 @@ import time
 
 from bench.figures import Figure, Table, median, quantile
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.simulation import RunResult, simulate
+from leasehold.testing.run_result import RunResult
+from leasehold.testing.simulation import simulate
 
 SEEDS, ROUNDS = 30, 3
 SMALLEST = 1, 1

@@ -155,16 +155,20 @@ class Ground:
         return str(self._native / table)
 
     def _readings(self, begin: int, end: int) -> Any:
-        """Some of the rows of the year, in order of time."""
-        at_us = F.lit(int(YEAR_BEGIN.timestamp()) * 1_000_000) + (F.col("id") * (YEAR_US // self._size.rows))
-        return self._spark.range(begin, end).select(
-            F.col("id").alias("reading"),
-            F.concat(F.lit("sensor-"), (F.col("id") % 1000).cast("string")).alias("tag"),
-            F.sin(F.col("id")).alias("measure"),
-            (F.hash("id") % 100).alias("level"),
-            F.concat(F.lit("station-"), F.pmod(F.hash("id"), F.lit(50)).cast("string")).alias("station"),
-            F.timestamp_micros(at_us).alias("at"),
-        )
+        return readings(self._spark, begin, end, self._size.rows)
+
+
+def readings(spark: SparkSession, begin: int, end: int, of: int) -> Any:
+    """Some of the rows of a year, in order of time."""
+    at_us = F.lit(int(YEAR_BEGIN.timestamp()) * 1_000_000) + (F.col("id") * (YEAR_US // of))
+    return spark.range(begin, end).select(
+        F.col("id").alias("reading"),
+        F.concat(F.lit("sensor-"), (F.col("id") % 1000).cast("string")).alias("tag"),
+        F.sin(F.col("id")).alias("measure"),
+        (F.hash("id") % 100).alias("level"),
+        F.concat(F.lit("station-"), F.pmod(F.hash("id"), F.lit(50)).cast("string")).alias("station"),
+        F.timestamp_micros(at_us).alias("at"),
+    )
 
 
 @contextmanager

@@ -9,7 +9,8 @@ with leasehold.connect("leasehold-data") as cluster:
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold.client.cluster import Cluster, Table, connect
+    from leasehold.client.cluster import Cluster, connect
+    from leasehold.client.table import Table
 
 __all__ = ["Cluster", "Table", "connect"]
 

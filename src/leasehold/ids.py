@@ -47,6 +47,8 @@ Nonce = NewType("Nonce", str)
 """128 random bits in hex, one attempt to join."""
 LoginToken = NewType("LoginToken", str)
 """128 random bits in hex: whoever holds it has logged in. A secret."""
+NodeLogin = NewType("NodeLogin", str)
+"""128 bits in hex, made of a `LoginToken`: what its holder shows to nodes. Coordinators do not take it. A secret."""
 ApplicationSecret = NewType("ApplicationSecret", str)
 """128 random bits in hex: its holder renews and ends the delegated logins of a Spark application. A secret."""
 UserToken = NewType("UserToken", str)

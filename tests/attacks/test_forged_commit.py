@@ -8,6 +8,7 @@ import pytest
 
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import SegmentHolder, StagedSegment, TableFacts
 from leasehold.core.words.records import ColumnStatistics
 from leasehold.errors import Refused
@@ -69,7 +70,7 @@ def staged(writer: Cluster, facts: TableFacts) -> tuple[TransactionId, tuple[Sta
     """What the nodes answer to rows that they have got."""
     transaction = writer.new_transaction()
     revision = writer.open_transaction(facts, transaction).revision
-    return transaction, stage(facts, transaction, [*FORGED.to_batches()], revision, login=writer.token)
+    return transaction, stage(facts, transaction, [*FORGED.to_batches()], revision, login=node_login(writer.token))
 
 
 def invented(facts: TableFacts) -> StagedSegment:

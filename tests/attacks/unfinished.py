@@ -30,6 +30,20 @@ def literal(name: str, value: str) -> bytes:
     return bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
+def untaken_calls(path: str, authority: str, asked: bytes, calls: int) -> bytes:
+    """What begins a connection with so many calls of one message, whose windows stay at 0: no answer is taken."""
+    headers = {":method": "POST", ":scheme": "https", ":path": path, ":authority": authority}
+    headers |= {"content-type": "application/grpc", "te": "trailers"}
+    block = b"".join(literal(*one) for one in headers.items())
+    message = b"\0" + len(asked).to_bytes(4, "big") + asked
+    begun = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)) + frame(SETTINGS, ACK, 0, b"")
+    each = (
+        frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, END_STREAM, stream, message)
+        for stream in range(1, 2 * calls, 2)
+    )
+    return begun + b"".join(each)
+
+
 class Unfinished:
     """Calls on a connection of their own."""
 

@@ -245,7 +245,7 @@ async def refusal(work: Awaitable[object]) -> LeaseholdError:
     raise AssertionError("nothing was raised")
 
 
-def unheard(_node: NodeId, _error: LeaseholdError | None) -> None:
+def unheard(_node: NodeId, _error: LeaseholdError | None, _came_bytes: int) -> None:
     pass
 
 

@@ -172,7 +172,7 @@ def test_a_segment_is_fetched_from_the_first_place_that_has_it_whole(run: Run) -
         record = await ground.peer_put(FIRST)
         asked: list[tuple[NodeId, str | None]] = []
         here = await ground.disk.fetch(
-            record, [GONE, ground.peer], CLUSTER, lambda node, error: asked.append((node, error and error.code))
+            record, [GONE, ground.peer], CLUSTER, lambda node, error, _came: asked.append((node, error and error.code))
         )
         assert here
         assert asked == [(GONE[0], "UNREACHABLE"), (PEER, None)]
@@ -189,7 +189,7 @@ def test_what_is_not_the_segment_is_not_kept(run: Run) -> None:
         ground.peer_damage(FIRST)
         asked: list[str | None] = []
 
-        def on_asked(_node: NodeId, error: LeaseholdError | None) -> None:
+        def on_asked(_node: NodeId, error: LeaseholdError | None, _came_bytes: int) -> None:
             asked.append(error and error.code)
 
         assert not await ground.disk.fetch(record, [ground.peer], CLUSTER, on_asked)

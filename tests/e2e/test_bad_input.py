@@ -68,7 +68,7 @@ def test_a_node_that_ends_after_it_listened_did_not_start(fresh: RunningCluster)
 
 def test_bytes_that_are_no_text_are_refused(single: RunningCluster) -> None:
     there = single.directory
-    for arguments in (("sql", b"CREATE DATABASE \xff"), ("rewrite", b"d.\xff")):
+    for arguments in (("sql", b"CREATE DATABASE \xff"), ("compact", b"d.\xff")):
         leasehold(*map(os.fsdecode, arguments), directory=there).refused(3, "BAD_TEXT")
     for how in ("strict", "surrogateescape"):
         told = os.environ | {"PYTHONIOENCODING": f"utf-8:{how}"}

@@ -18,7 +18,7 @@ COMMANDS = {
     "insert": ["sql", "INSERT INTO d.t VALUES (1)"],
     "definition": ["sql", "CREATE DATABASE e"],
     "question": ["sql", "SHOW TABLES"],
-    "rewrite": ["rewrite", "d.t"],
+    "compact": ["compact", "d.t"],
     "forget-lost": ["forget-lost", "d.t"],
     "verify": ["verify"],
     "remove": ["node", "remove", "node-2"],

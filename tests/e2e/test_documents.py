@@ -26,6 +26,8 @@ SPARK_PAGE = "docs/spark.md"
 """`tests/e2e/spark/test_page.py` runs it."""
 IN_NAMESPACES = "docs/five-machines.md"
 """`tests/netns/test_five_machines.py` runs it."""
+SENSORS = "examples/sensors/README.md"
+"""`tests/e2e/spark/test_sensors.py` runs it."""
 
 pytestmark = pytest.mark.processes
 
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.processes
 def test_every_document_with_commands_is_run() -> None:
     found = [str(path.relative_to(ROOT)) for path in PAGES]
     assert [name for name in found if blocks(name)] == sorted(
-        [*DOCUMENTS, SQL_PAGE, SPARK_PAGE, IN_NAMESPACES], key=found.index
+        [*DOCUMENTS, SQL_PAGE, SPARK_PAGE, IN_NAMESPACES, SENSORS], key=found.index
     )
 
 

@@ -237,6 +237,14 @@ def test_what_is_refused_ends_so(running: RunningCluster, arguments: list[str], 
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("made", ["size(sequence(1, 400000000))", "length(space(1000000 + n))"], ids=["one", "many"])
+def test_values_that_functions_make_are_bounded_too(running: RunningCluster, cluster: Cluster, made: str) -> None:
+    """DuckDB does not count them: such a view of somebody else made its reader grow by gigabytes."""
+    cluster.sql(f"CREATE OR REPLACE VIEW db.hostile AS SELECT max({made}) AS v FROM db.many GROUP BY n % 5000")
+    ran = leasehold("sql", "SELECT * FROM db.hostile", "-o", "csv", directory=running.directory)
+    assert (ran.code, "QUERY_TOO_LARGE" in ran.err) == (3, True), ran
+
+
 def test_a_file_is_whole_or_what_it_was(running: RunningCluster, tmp_path: Path) -> None:
     old = tmp_path / "rows.csv"
     old.write_text("old")

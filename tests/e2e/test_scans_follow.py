@@ -136,15 +136,15 @@ def test_a_delete_takes_what_is_there_and_a_rewrite_takes_it_out_of_the_files(
     assert caught.value.code == "COLUMN_IN_USE"
 
     told: list[int] = []
-    done = cluster.rewrite("d.gone", lambda so_far: told.append(so_far.rows_removed))
+    done = cluster.compact("d.gone", lambda so_far: told.append(so_far.rows_removed))
     assert (done.rows_removed, done.rows_kept) == (620, 380)
     assert told == [620]
     assert keys(cluster, "d.gone") == sorted([*left, 500])
     assert sum(one.rows for one in cluster.plan("d.gone").segments) == 381
     assert sorted(read_plan(plan).read_all()["k"].to_pylist()) == left, "the old files stay for it"
-    assert cluster.rewrite("d.gone") == type(done)(), "nothing is left to do"
+    assert cluster.compact("d.gone") == type(done)(), "nothing is left to do"
 
-    command = [sys.executable, "-m", "leasehold.cli.main", "rewrite", "d.gone", "--dir", str(running.directory)]
+    command = [sys.executable, "-m", "leasehold.cli.main", "compact", "d.gone", "--dir", str(running.directory)]
     shown = subprocess.run([*command, "--output", "json"], check=True, capture_output=True, text=True)
     assert json.loads(shown.stdout)["rows_removed"] == 0
 
@@ -234,7 +234,7 @@ def test_a_shorter_ttl_shows_no_row_past_it(cluster: Cluster) -> None:
     assert caught.value.code == "ROWS_TAKEN_AWAY"
     cluster.sql("ALTER TABLE d.aging UNSET TBLPROPERTIES ('ttl')")
     assert keys(cluster, "d.aging") == [1, 2], "what has expired does not come back"
-    assert cluster.rewrite("d.aging").rows_removed == 3
+    assert cluster.compact("d.aging").rows_removed == 3
     assert keys(cluster, "d.aging") == [1, 2]
 
 
@@ -245,7 +245,7 @@ def test_the_folder_of_a_table_shrinks_to_nothing_when_it_is_dropped_after_a_rew
     cluster.table("d.short").append(pa.table({"k": range(10)}))
     table = cluster.facts("d.short").table
     cluster.sql("DELETE FROM d.short WHERE k < 5")
-    cluster.rewrite("d.short")
+    cluster.compact("d.short")
     folders = [node.directory / "segments" / str(table) for node in running.local.nodes()]
     # Old and new, on two nodes each. A hedged append leaves a copy that no commit took; it is evicted at once.
     wait_until(lambda: sum(_files(folder) for folder in folders) == 4)

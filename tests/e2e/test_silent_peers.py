@@ -192,7 +192,7 @@ def test_a_copy_from_a_silent_peer_ends_soon(pair: Cluster) -> None:
         places = [Peer(NodeId(1), one, "node-1"), Peer(NodeId(2), other, "node-2")]
         here = pair.node(1)
         assert not fetch_segment(
-            here.files, record, places, CLUSTER, here.published, lambda node, error: asked.append((node, error))
+            here.files, record, places, CLUSTER, here.published, lambda node, error, _came: asked.append((node, error))
         )
     assert BoottimeClock().now_ns() - began_ns < SOON_NS
     assert [(node, error and error.code) for node, error in asked] == [(1, "UNREACHABLE"), (2, "UNREACHABLE")]

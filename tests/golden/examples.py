@@ -36,7 +36,7 @@ def example(kind, *, full):
 
 def _value(info, name, place, full):
     match info:
-        case inspect.StructType():
+        case inspect.StructType() | inspect.NamedTupleType():
             return example(info.cls, full=full)
         case inspect.UnionType():
             absent = any(isinstance(one, inspect.NoneType) for one in info.types)

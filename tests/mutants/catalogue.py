@@ -3,6 +3,7 @@
 from tests.mutants import (
     certificates,
     checkpoints,
+    compactions,
     delegated,
     disks,
     identities,
@@ -34,6 +35,7 @@ MUTANTS = (
     *recoveries.MUTANTS,
     *tables.MUTANTS,
     *streams.MUTANTS,
+    *compactions.MUTANTS,
     *scans.MUTANTS,
     *opens.MUTANTS,
     *past.MUTANTS,

@@ -3,6 +3,7 @@
 from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
+RIGHTS = "tests/unit/core/access/test_request_rights.py"
 UNIT = "tests/unit/core/access/test_delegation.py"
 PEOPLE = "tests/unit/coordinator/people/test_delegated_logins.py"
 WORLD = "tests/sim/test_delegated.py"
@@ -17,6 +18,13 @@ def _mutant(name: str, rule: str, edit: Edit, *hunters: str) -> Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        name="a login that nodes see",
+        invariant="INV-RIGHT-1",
+        rule="nodes are shown a hash of a login, which coordinators do not take",
+        edits=(Edit("node_login", 'hashlib.sha256(b"node login " + login.encode()).hexdigest()[:32]', "login"),),
+        hunters=(f"{RIGHTS}::test_what_a_node_has_seen_of_a_login_says_nothing_to_a_coordinator",),
+    ),
     _mutant(
         "a delegated login that runs statements",
         "only requests that know of limits take a delegated login",

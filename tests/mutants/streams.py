@@ -4,6 +4,8 @@ from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 STREAMS = "tests/unit/core/data/test_streams.py"
+CHANGES = "tests/unit/core/data/test_changes.py"
+STAMP = "next_revision(catalog)"
 FOLLOWING = "tests/unit/core/data/test_following.py"
 
 MUTANTS = (
@@ -34,5 +36,26 @@ MUTANTS = (
         rule="rows that a reader has not read, and that a rewrite has mixed with others, are an error to it",
         edits=(Edit("added", "kept[segment_transaction(segment.id)] < segment.joins.segments", "False"),),
         hunters=(f"{FOLLOWING}::test_what_was_rewritten_and_is_gone_leaves_no_gap",),
+    ),
+    Mutant(
+        name="changes without the rows that went",
+        invariant="INV-WRITE-2",
+        rule="a segment whose rows were replaced knows the commit that did it",
+        edits=(Edit("replacing", f"Revision(0) if request.keeps_rows else {STAMP}", "Revision(0)"),),
+        hunters=(f"{CHANGES}::test_a_replaced_row_went_and_the_new_one_came",),
+    ),
+    Mutant(
+        name="a rewrite that looks like a change",
+        invariant="INV-WRITE-2",
+        rule="segments of a rewrite have no revision of a commit",
+        edits=(Edit("commit_transaction", f"Revision(0) if request.keeps_rows else {STAMP}", STAMP),),
+        hunters=(f"{CHANGES}::test_a_rewrite_changes_nothing_and_hides_nothing",),
+    ),
+    Mutant(
+        name="a gap where changes are not kept any more",
+        invariant="INV-WRITE-2",
+        rule="a table notes up to which revision a change may lack a segment that is released",
+        edits=(Edit("released", "revision > table.changes_from", "False"),),
+        hunters=(f"{CHANGES}::test_what_is_released_leaves_no_gap",),
     ),
 )

@@ -113,7 +113,10 @@ def test_I11_a_ticket_of_another_cluster_and_every_message_that_is_no_ticket_is_
         assert refused.code in ({"BAD_TICKET", "OTHER_CLUSTER"} if is_ticket else {"BAD_MESSAGE"})
         of_its_way = (
             kind.__name__
-            in {"get": ("ReadTicket", "FetchTicket", "ScrubTicket"), "put": ("WriteTicket", "ForwardTicket")}[way]
+            in {
+                "get": ("ReadTicket", "FetchTicket", "CompactTicket", "ScrubTicket"),
+                "put": ("WriteTicket", "ForwardTicket"),
+            }[way]
         )
         assert (refused.code == "OTHER_CLUSTER") == of_its_way
     assert pair.node(1).readings == 0

@@ -57,6 +57,7 @@ def test_I14_no_message_has_a_field_for_a_reading_of_a_clock():
     instants = {
         "earliest_us",  # what rows are compared with, from the meta storage as the leader wrote it
         "as_of_us",  # what a person asks for
+        "committed_us",  # what a person is shown beside changed rows
     }
     assert sent <= {*durations, *instants}
 

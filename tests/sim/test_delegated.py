@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from leasehold.core.access.request_rights import check_append, check_read
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import (
     AskStatus,
     ClusterStatus,
@@ -65,14 +66,14 @@ def test_a_delegated_login_opens_one_table_to_read_or_to_write_and_nothing_else(
         await users.refused(users.ask(PLAN, Message, "program"), Forbidden)
         for node in users.cluster.nodes:
             view = node.published.view
-            check_read(reads, table, (), view)
-            check_append(writes, table, TRANSACTION, view)
+            check_read(node_login(reads), table, (), view)
+            check_append(node_login(writes), table, TRANSACTION, view)
             with pytest.raises(Forbidden):
-                check_read(reads, second, (), view)
+                check_read(node_login(reads), second, (), view)
             with pytest.raises(Forbidden):
-                check_append(reads, table, TRANSACTION, view)
+                check_append(node_login(reads), table, TRANSACTION, view)
             with pytest.raises(Forbidden):
-                check_read(writes, table, (), view)
+                check_read(node_login(writes), table, (), view)
 
     simulate(scenario)
 
@@ -104,6 +105,6 @@ def test_a_revoked_right_counts_at_once_and_the_login_is_no_longer_good_for_anyt
         await users.refused(users.ask(PLAN, Message, "program"), Forbidden)
         for node in users.cluster.nodes:
             with pytest.raises(Forbidden):
-                check_read(token, table, (), node.published.view)
+                check_read(node_login(token), table, (), node.published.view)
 
     simulate(scenario)

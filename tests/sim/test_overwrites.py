@@ -3,27 +3,20 @@
 import asyncio
 import itertools
 from collections import Counter
+from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
 
-from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.holder import Pass
-from leasehold.core.words.messages import ReadTicket
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
-from leasehold.testing.invariants import INVARIANTS, finish
-from leasehold.testing.loop import VirtualLoop, run_virtual
-from leasehold.testing.observe import WatchedPublished
+from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.oracle import Oracle
-from leasehold.testing.readers import CompleteScan, SimulatedReader
-from leasehold.testing.rows import RowId, named_rows
+from leasehold.testing.readers import SimulatedReader
 from leasehold.testing.write_news import WriteEnded, Wrote
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 from tests.few import few
-from tests.sim.data_words import ALWAYS_ONE, TABLE, Ground, Over, simulate
+from tests.sim.contest_words import Contested, contest
+from tests.sim.data_words import ALWAYS_ONE, TABLE, Ground, simulate
 
 DELETES = 25
 RECENT = 6
@@ -78,15 +71,13 @@ def test_rows_that_are_added_meanwhile_refuse_an_overwrite() -> None:
     simulate(scenario)
 
 
-class Contest:
+class Contest(Contested):
     """Two clients that append and replace rows, one that deletes some, and readers, of whom one is slow."""
 
     def __init__(self, random: Random, oracle: Oracle) -> None:
-        self.random = random
-        self.oracle = oracle
+        super().__init__(random, oracle)
         self.written: list[Written] = []
         self.wrote: list[Wrote] = []
-        self.scans: list[CompleteScan] = []
 
     async def run(self, cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
         for node in cluster.nodes:
@@ -96,16 +87,7 @@ class Contest:
         await cluster.sql(f"CREATE TABLE {TABLE} (a INT, b INT) CLUSTERED BY (a) INTO 2 BUCKETS")
         rows = itertools.count(1)
 
-        def common(host: str) -> dict[str, Any]:
-            return {
-                "transport": cluster.network.host(host),
-                "coordinators": cluster.addresses,
-                "clock": SimulatedClock(cluster.loop),
-                "entropy": cluster.entropy,
-                "random": Random(self.random.getrandbits(64)),
-                "group": group,
-            }
-
+        common = partial(self.common, cluster, group)
         how = {"rows": rows, "on_commit": self.committing, "on_written": self.ended}
         clients = [SimulatedWriter(**common(f"w{n}"), habits=one, **how) for n, one in enumerate((OVERWRITES, APPENDS))]
         clients += [
@@ -131,41 +113,10 @@ class Contest:
         committed = written.fate is WriteFate.COMMITTED
         self.oracle.saw(WriteEnded(transaction=written.transaction, committed=committed))
 
-    def scanned(self, scan: CompleteScan) -> None:
-        self.scans.append(scan)
-        self.oracle.scanned(scan.table, scan.revision, named_rows(scan.rows), scan.cutoff)
-
-    def released_by(self, node: SimulatedNode) -> Any:
-        def released(passed: Pass[Catalog], ticket: ReadTicket, rows: tuple[RowId, ...]) -> None:
-            assert isinstance(node.published, WatchedPublished)
-            self.oracle.passed(node.published, passed, ticket.table, rows=rows, segment=ticket.segment)
-
-        return released
-
-
-def contest(seed: int) -> Contest:
-    found: list[Contest] = []
-
-    async def main(random: Random) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        oracle = Oracle(INVARIANTS, now_ns=loop.now_ns, seed=seed, command=None)
-        one = Contest(random, oracle)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await one.run(SimulatedCluster(random, nodes=3, oracle=oracle), group)
-                finish(oracle)
-                raise Over
-        except* Over:
-            found.append(one)
-
-    run_virtual(main, seed, shuffle=True)
-    return found[0]
-
 
 @pytest.mark.parametrize("seed", few(2, (1, *range(3, 9))))
 def test_every_invariant_holds_while_clients_replace_the_rows_of_each_other(seed: int) -> None:
-    one = contest(seed)
+    one = contest(Contest, seed)
     committed = {each.transaction for each in one.written if each.fate is WriteFate.COMMITTED}
     replacing = [each for each in one.wrote if each.where is not None and each.transaction in committed]
     assert len(replacing) >= 2

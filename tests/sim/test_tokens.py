@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.access.request_rights import check_read
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, hash_secret, node_login
 from leasehold.core.words.messages import LoggedIn, LogInByCertificate, LogInByToken, PlanScan, Receipt, ScanPlan
 from leasehold.errors import Unauthenticated
 from leasehold.ids import LoginToken, Revision, UserToken
@@ -32,7 +32,7 @@ async def opened(users: Users, request: LogInByToken | LogInByCertificate, calle
     plan = await users.ask(PLAN, ScanPlan, "program")
     await known(users.cluster, answer.revision)
     for node in users.cluster.nodes:
-        check_read(answer.token, plan.facts.table, (), node.published.view)
+        check_read(node_login(answer.token), plan.facts.table, (), node.published.view)
     return answer.token
 
 
@@ -91,7 +91,7 @@ def test_a_token_expires_by_the_clock_of_whoever_leads() -> None:
 
 
 def token_is_known(cluster: SimulatedCluster, token: LoginToken) -> bool:
-    return any(hash_secret(token) in one.published.view.logins for one in cluster.nodes)
+    return any(hash_login(token) in one.published.view.logins for one in cluster.nodes)
 
 
 def test_what_a_certificate_has_opened_ends_when_certificates_are_off() -> None:

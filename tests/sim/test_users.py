@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.core.data.statement_calls import run_statement
 from leasehold.core.ddl.origin import hash_text
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.words.messages import (
     AskOutcome,
     AskReceipts,
@@ -311,7 +311,7 @@ def test_who_logs_out_is_nobody_at_the_leader_and_at_the_nodes() -> None:
         await users.refused(users.sql("SHOW TABLES", "u"), Unauthenticated)
         views = [node.published for node in users.cluster.nodes]
         await users.cluster.wait_for(lambda: all(one.view.revision >= answer.revision for one in views))
-        assert all(set(one.view.logins) == {hash_secret(users.tokens["root"])} for one in views)
+        assert all(set(one.view.logins) == {hash_login(users.tokens["root"])} for one in views)
         await users.ask(LogOut(cluster_id=None, token=token), LoggedOut)
         await users.sql("SHOW TABLES", "root")
 

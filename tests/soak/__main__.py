@@ -1,8 +1,9 @@
-"""`make soak MINUTES=n`: half of it simulated clusters, seed after seed, half clusters of real processes under faults.
+"""`make soak MINUTES=n`: simulated clusters, seed after seed; clusters of real processes under faults; and at the end,
+for a quarter of the time, a pipeline in Spark whose processes are killed.
 
-On two cores or more both halves run at once, the simulated one giving way to the other; else one after the other. A
-violation stops it: the simulated part prints the command that repeats it, the real one where its logs and serve logs
-lie, with the seed of its faults (real processes never run the same way twice). Exit codes: 0 all held, 1 not.
+On two cores or more the first two run at once, the simulated one giving way to the other; else one after the other. A
+violation stops it: the simulated part prints the command that repeats it, the others where their logs lie, with the
+seed of their faults (real processes never run the same way twice). Exit codes: 0 all held, 1 not.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from tests.soak.simulated import Simulated
 
 LOST = ("machines lost", *(f"machines lost in a {what}" for what in WORKS))
 FIRST_SEED = 1_000
+PIPELINE = 1 / 4
+"""The pipeline's part of the time."""
 NS_PER_MINUTE = 60 * SECOND_NS
 ROWS = ("seconds", "seeds", "steps", "faults", "statements", "batches_checked", "violations")
 
@@ -32,23 +35,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=FIRST_SEED, help="the first seed of both; later ones count up")
-    parser.add_argument("--part", choices=["both", "simulated", "real"], default="both")
+    parser.add_argument("--part", choices=["all", "simulated", "real", "pipeline"], default="all")
     parser.add_argument("--keep", type=Path, help="below which a cluster that fails is left (default: a new directory)")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _ended)
-    minutes = arguments.minutes
+    minutes, part = arguments.minutes, arguments.part
+    pipeline_minutes = minutes if part == "pipeline" else minutes * PIPELINE
     at_once = (os.cpu_count() or 1) > 1
-    if arguments.part == "both":
-        note("both parts at once, the simulated one giving way" if at_once else "one part after the other")
+    if part == "all":
+        note("two parts at once, the simulated one giving way" if at_once else "one part after the other")
+        minutes -= pipeline_minutes
         minutes = minutes if at_once else minutes / 2
     report: dict[str, Any] = {}
-    if arguments.part == "simulated" or (arguments.part == "both" and not at_once):
+    if part == "simulated" or (part == "all" and not at_once):
         report["simulated"] = simulated(arguments.seed, minutes)
-    if arguments.part == "both" and at_once:
+    if part == "all" and at_once:
         report = both(arguments.seed, minutes, arguments.keep)
-    elif arguments.part != "simulated" and not violations(report):
+    elif part in {"all", "real"} and not violations(report):
         report["real"] = real(arguments.seed, minutes, arguments.keep)
+    if part in {"all", "pipeline"} and not violations(report):
+        report["pipeline"] = pipeline(arguments.seed, pipeline_minutes, arguments.keep)
     show(report, arguments.output)
     return 1 if violations(report) else 0
 
@@ -63,9 +70,7 @@ def real(seed: int, minutes: float, keep: Path | None, campaign: Simulated | Non
     began_ns = now_ns()
     why = why_no_network()
     note(f"real: the network is left alone: {why}" if why else "real: each process in a network namespace of its own")
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="leasehold-soak-", dir=keep))
+    scratch = _scratch(keep)
     done = Real()
     until_ns = began_ns + int(minutes * NS_PER_MINUTE)
     try:
@@ -101,6 +106,31 @@ def real(seed: int, minutes: float, keep: Path | None, campaign: Simulated | Non
     }
 
 
+def pipeline(seed: int, minutes: float, keep: Path | None) -> dict[str, Any]:
+    from tests.soak.pipelines import Pipelines, repeat  # the other parts need no Spark
+
+    began_ns = now_ns()
+    done = Pipelines()
+    scratch = _scratch(keep)
+    try:
+        repeat(done, seed, began_ns + int(minutes * NS_PER_MINUTE), scratch)
+    finally:
+        if not done.violations:
+            shutil.rmtree(scratch)
+    for line in done.violations:
+        note(f"pipeline: {line}")
+    return {
+        "seconds": _seconds_since(began_ns),
+        "seeds": done.seeds,
+        "steps": done.runs,
+        "faults": dict(sorted(done.faults.items())),
+        "failed_runs": done.failed_runs,
+        "rows": done.rows,
+        "violations": len(done.violations),
+        "violated": done.violations,
+    }
+
+
 def both(seed: int, minutes: float, keep: Path | None) -> dict[str, Any]:
     began_ns = now_ns()
     with Simulated(seed, minutes, politely=True) as campaign:
@@ -128,6 +158,12 @@ def show(report: dict[str, Any], output: str) -> None:
             rows += [[f"  {kind}", *(part.get("faults", {}).get(kind) for part in report.values())] for kind in kinds]
     show_table(["what", *report], rows)
     say(f"{violations(report)} violations")
+
+
+def _scratch(keep: Path | None) -> Path:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="leasehold-soak-", dir=keep))
 
 
 def _cell(value: Any) -> Any:

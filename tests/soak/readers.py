@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from leasehold.client.cluster import Cluster
 from leasehold.client.local_opens import LocalOpen, open_locally
 from leasehold.core.data.read_groups import members
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import ScanPlan
 from leasehold.core.words.records import SegmentFormat
 from leasehold.storage.schema import physical_name
@@ -26,7 +27,9 @@ class LostLinkError(Exception):
 
 def opened(cluster: Cluster, plan: ScanPlan) -> LocalOpen:
     """What can be opened of a plan in groups."""
-    return open_locally(plan, members(plan), login=cluster.token, revision=plan.facts.revision, tls=cluster.tls)
+    return open_locally(
+        plan, members(plan), login=node_login(cluster.token), revision=plan.facts.revision, tls=cluster.tls
+    )
 
 
 def files(made: LocalOpen) -> list[Path]:

@@ -210,7 +210,7 @@ def sql(
 
 
 @app.command()
-def rewrite(
+def compact(
     table: Annotated[str, typer.Argument(help="The table, as database.table.")],
     directory: Dir = DEFAULT_DIR,
     user: User = None,
@@ -218,7 +218,7 @@ def rewrite(
     output: Out = Output.TABLE,
 ) -> None:
     """Remove deleted and expired rows from a table's files, and join small files."""
-    from leasehold.cli.rewrite import rewrite as run
+    from leasehold.cli.compact import compact as run
 
     run(directory, user, table, output, timeout)
 

@@ -23,7 +23,8 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.query import QueryResult
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
-from leasehold.limits.queries import QUERY_ROWS_SHOWN_MAX
+from leasehold.limits.queries import QUERY_PROCESS_BYTES_MAX, QUERY_ROWS_SHOWN_MAX
+from leasehold.wire.memory import bound_memory
 
 _UTC: Final = "+00:00"
 
@@ -49,6 +50,7 @@ def show_query(
         return EXIT_INTERRUPTED
 
     with (
+        _bounded(),
         connected(Cluster, directory, user, timeout=timeout) as cluster,
         ended_by(end),
         RowsReadLine(is_shown=to is not None or output is RowsOutput.TABLE or not sys.stdout.isatty()) as reading,
@@ -65,6 +67,20 @@ def show_query(
                 rows = _write(answer, output, out)
             reading.done()
             note(f"{rows} rows written to {to}")
+
+
+@contextlib.contextmanager
+def _bounded() -> Generator[None]:
+    """Bounds the memory of this process: somebody else may have made a view whose values have gigabytes each."""
+    bound_memory(QUERY_PROCESS_BYTES_MAX)
+    try:
+        yield
+    except MemoryError as error:
+        raise Refused(
+            f"the rows of this SELECT need more memory than {QUERY_PROCESS_BYTES_MAX} bytes",
+            code=ErrorCode.QUERY_TOO_LARGE,
+            hint="read fewer rows or shorter values; cluster.query(..) in Python has no such bound",
+        ) from error
 
 
 # ---------------------------------------------------------------- for people
@@ -100,7 +116,36 @@ def _text(value: Any) -> str:
 
 def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """The rows; not as dicts, since two columns may have one name."""
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return zip(*(_listed(column) for column in batch.columns), strict=True)
+
+
+def _listed(column: pa.Array) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except OverflowError:
+        return [_python_value(one) for one in column]
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    """The value; a date or timestamp that Python can't hold as text, since its last year is 9999."""
+    try:
+        return value.as_py()
+    except OverflowError:
+        match value:
+            case pa.MapScalar():
+                return [(_python_value(one["key"]), _python_value(one["value"])) for one in value.values]
+            case pa.ListScalar() | pa.LargeListScalar() | pa.FixedSizeListScalar():
+                return [_python_value(one) for one in value.values]
+            case pa.StructScalar():
+                return {name: _python_value(one) for name, one in value.items()}
+            case pa.UnionScalar():
+                return _python_value(value.value)
+            case pa.TimestampScalar() if value.type.tz is not None:
+                # With a time zone, Arrow shows a wrong year for one after 32767.
+                text = value.cast(pa.timestamp(value.type.unit)).cast(pa.string()).as_py()
+                return text if text.startswith("<") else f"{text}Z"
+            case _:
+                return value.cast(pa.string()).as_py()
 
 
 # ---------------------------------------------------------------- for programs
@@ -148,7 +193,7 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 def _as_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type.equals(kind):
         return column
-    return pa.array([None if value is None else _text(value) for value in column.to_pylist()], kind)
+    return pa.array([None if value is None else _text(value) for value in _listed(column)], kind)
 
 
 def _write_json(answer: QueryResult, out: IO[bytes]) -> int:

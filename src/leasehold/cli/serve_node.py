@@ -32,6 +32,7 @@ from leasehold.node.disk.disk_port import LocalDisk
 from leasehold.node.disk.reconciler import Reconciler
 from leasehold.node.disk.space import watch_space
 from leasehold.node.serving.flight_service import NodeFlight
+from leasehold.node.serving.own_compactions import OwnCompactions
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.local_links import FOLDER
 from leasehold.storage.servelog import ServeLog
@@ -158,6 +159,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             group.create_task(reconciler.run())
             group.create_task(scrub(vault, clock, published))
             group.create_task(flight.sweep_local(clock))
+            group.create_task(OwnCompactions(agent, published, clock, flight.compact_by_itself).run())
             group.create_task(watch_space(directory, published, clock))
             await serve_until_stopped(
                 group,

@@ -15,12 +15,13 @@ from leasehold.core.data.known import Known
 from leasehold.core.data.row_sender import RowSender, SenderPorts
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.words.messages import StagedSegment, TableFacts
-from leasehold.ids import BucketNumber, LoginToken, Revision, TransactionId
+from leasehold.ids import BucketNumber, NodeLogin, Revision, TransactionId
 from leasehold.limits.clients import APPEND_BATCHES_MAX, APPEND_BUFFER_BYTES, APPEND_BUFFERS_BYTES_MAX
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.storage.buckets import split
 from leasehold.storage.conformance import conform
+from leasehold.storage.held_rows import HeldRows
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import parts
@@ -40,7 +41,7 @@ def stage(
     runtime: Runtime = THREADS,
     refresh: Refresh | None = None,
     buffer_bytes: int = APPEND_BUFFER_BYTES,
-    login: LoginToken | None = None,
+    login: NodeLogin | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
     tls: TlsSource | None = None,
@@ -90,23 +91,23 @@ class Load:
     """Rows gathered for all buckets, not yet put into them."""
 
     def __init__(self, *, batches_max: int = APPEND_BATCHES_MAX, part_bytes: int = FLIGHT_BATCH_BYTES) -> None:
-        self.size_bytes = 0
-        self._batches_max = batches_max
+        self._held = HeldRows(batches_max)
         self._part_bytes = part_bytes
-        self._batches: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Gathers these rows too; small batches are joined once there are many."""
         if batch.num_rows:
-            self._batches.append(batch)
-            self.size_bytes += batch.nbytes
-            if len(self._batches) > self._batches_max:
-                self._batches = [pa.concat_batches(self._batches)]
+            self._held.add(batch)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much there is to send."""
+        return self._held.value_bytes
 
     def shares(self, place: int | None, buckets: int) -> list[tuple[BucketNumber, Share]]:
         """The rows of each bucket, in batches that are neither tiny nor too large for a message."""
         rows: dict[BucketNumber, list[pa.RecordBatch]] = {}
-        for batch in self._batches:
+        for batch in self._held.batches:
             divided = {BucketNumber(0): batch} if place is None else split(batch, place, buckets)
             for bucket, part in divided.items():
                 rows.setdefault(bucket, []).append(part)

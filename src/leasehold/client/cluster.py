@@ -4,29 +4,27 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self, cast
 
 import pyarrow as pa
 
 from leasehold.client.append import stage
+from leasehold.client.compaction import Compaction, compact, stage_compacted
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.lost import Forgotten, forget_lost
-from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
-from leasehold.client.overwrite import Overwritten, overwrite
-from leasehold.client.past import AsOf
 from leasehold.client.result import QueryResult
-from leasehold.client.rewrite import Rewritten, rewrite
-from leasehold.client.scan import read_again, read_plan
+from leasehold.client.scan import read_plan
 from leasehold.client.scrub import ScrubbedNode, scrub
+from leasehold.client.table import Table
 from leasehold.client.threads import THREADS
-from leasehold.core.data.replacement import Isolation
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import (
+    ChangesPlan,
     DelegateLogin,
-    Filter,
     LoggedIn,
     LoggedOut,
     LoginsRenewed,
     LogOut,
+    PlanChanges,
     RenewLogins,
     Rows,
     ScanPlan,
@@ -35,24 +33,14 @@ from leasehold.core.words.messages import (
     TransactionFacts,
     ViewFacts,
 )
-from leasehold.core.words.records import Field, TransactionState, ViewColumn
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import LeaseholdError, NotFound, Refused, Unreachable
+from leasehold.core.words.records import SegmentRecord, ViewColumn
+from leasehold.errors import LeaseholdError
 from leasehold.ids import ApplicationSecret, ObjectId, Revision, StatementId, TransactionId
-from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
 from leasehold.limits.people import LOG_OUT_TIMEOUT_NS
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
 from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
-from leasehold.storage.schema import arrow_schema
-from leasehold.wire.clock import sleep_ns
 from leasehold.wire.steps import run
-
-
-class ArrowStream(Protocol):
-    """A source of an Arrow stream: a table or reader of pyarrow, a frame of polars, a relation of DuckDB."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class Cluster(Coordinators):
@@ -61,7 +49,7 @@ class Cluster(Coordinators):
     Only what `looking_again` gives may be used from several threads at once.
     """
 
-    def table(self, name: str) -> "Table":
+    def table(self, name: str) -> Table:
         """The table `database.table`. Raises `NotFound`."""
         return Table(self, self.facts(name))
 
@@ -94,7 +82,13 @@ class Cluster(Coordinators):
     def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
         """The rows of a plan of this client."""
         refresh = self.looking_again(plan.facts)
-        return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking, tls=self.tls)
+        return read_plan(
+            plan, refresh=refresh, login=node_login(self.token), known=self.known, asking=self.asking, tls=self.tls
+        )
+
+    def plan_changes(self, request: PlanChanges) -> ChangesPlan:
+        """What was changed in a table after a revision; see `core/data/changes.py`."""
+        return self._look_up(request, ChangesPlan)
 
     def stage(
         self,
@@ -114,7 +108,7 @@ class Cluster(Coordinators):
             _keeping_open(partial(self.open_transaction, facts, transaction, text_sha256), batches),
             revision,
             refresh=self.looking_again(facts),
-            login=self.token,
+            login=node_login(self.token),
             known=self.known,
             asking=self.asking,
             tls=self.tls,
@@ -169,15 +163,37 @@ class Cluster(Coordinators):
 
         return insert(self.within(timeout), text, statement_id)
 
-    def rewrite(self, name: str, on_progress: Callable[[Rewritten], None] | None = None) -> Rewritten:
-        """Takes the rows that are deleted or expired out of the files of a table; see `client/rewrite.py`."""
-        return rewrite(self, name, on_progress)
+    def compact(self, name: str, on_progress: Callable[[Compaction], None] | None = None) -> Compaction:
+        """Takes the rows that are deleted or expired out of the files of a table, and joins small files; see
+        `client/compaction.py`."""
+        return compact(self, name, on_progress)
 
     def scrub(
         self, name: str | None = None, on_progress: Callable[[int, int, int], None] = lambda *_: None
     ) -> tuple[ScrubbedNode, ...]:
         """Has all nodes read the files of a table, or of all, and replace damaged ones; see `client/scrub.py`."""
         return scrub(self, name, on_progress)
+
+    def stage_compacted(
+        self,
+        facts: TableFacts,
+        transaction: TransactionId,
+        portion: Iterable[SegmentRecord],
+        revision: Revision,
+    ) -> tuple[StagedSegment, ...]:
+        """Has the nodes write what is left of some segments, as part of a transaction that was opened at `revision`;
+        see `client/compaction.py`."""
+        return stage_compacted(
+            facts,
+            transaction,
+            portion,
+            revision,
+            refresh=self.looking_again(facts),
+            login=node_login(self.token),
+            known=self.known,
+            asking=self.asking,
+            tls=self.tls,
+        )
 
     def forget_lost(self, name: str, confirm: Callable[[Forgotten], None] = lambda _: None) -> Forgotten:
         """Gives up the rows of a table that no node holds any more, for ever; see `client/lost.py`."""
@@ -194,161 +210,6 @@ def _keeping_open(
             open_again()
             due_ns = THREADS.now_ns() + TRANSACTION_RENEW_NS
         yield batch
-
-
-class Appended(int):
-    """How many rows an append has added; they are committed."""
-
-    segments: int
-    """How many segments they are in."""
-    segments_short: int
-    """How many of these segments are on fewer nodes than the table wants: the loss of a disk may lose their rows."""
-    revision: Revision
-    """The first revision that shows them."""
-
-    @classmethod
-    def by(cls, committed: TransactionFacts, segments: int) -> Self:
-        """From the leader's answer."""
-        made = cls(committed.rows)
-        made.segments, made.segments_short, made.revision = segments, committed.segments_short, committed.revision
-        return made
-
-
-class Table:
-    """A table as it was when it was looked up. Each scan and append looks it up again.
-
-    They raise `NotFound` with code TABLE_DROPPED once this table is dropped, even if another table has its name.
-    """
-
-    def __init__(self, cluster: Cluster, facts: TableFacts) -> None:
-        self._cluster = cluster
-        self.name = facts.name
-        self.fields: tuple[Field, ...] = facts.fields
-        self._id = facts.table
-        self.schema: pa.Schema = arrow_schema(facts.fields)
-
-    def scan(
-        self,
-        columns: Iterable[str] | None = None,
-        *,
-        where: str | None = None,
-        as_of: AsOf | None = None,
-        timeout: float | None = None,
-    ) -> pa.RecordBatchReader:
-        """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
-
-        `where` chooses rows by conditions on columns as they are written in SQL, such as
-        `day >= DATE '2013-06-15' AND origin IN ('JFK', 'LGA')`: files and parts of files that have no such row are not
-        read, and only these rows travel. `as_of` is an earlier revision: its columns and rows are read, without what
-        was deleted or has expired since. A `datetime` with a time zone stands for the newest revision that was
-        committed by then. `timeout` is as in `connect`, for this scan.
-
-        Raises `Refused` with code TOO_OLD for a revision that can't be read any more, FUTURE_REVISION for one that does
-        not exist yet, and for a time in the future.
-        """
-        cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
-        filters = conditions(where)
-
-        def read() -> pa.RecordBatchReader:
-            plan = cluster.plan(self.name, chosen, where=filters, as_of=as_of)
-            self._check(plan.facts)
-            return cluster.read(plan)
-
-        return read_again(read)
-
-    def append(
-        self,
-        rows: ArrowStream,
-        *,
-        transaction: TransactionId | None = None,
-        timeout: float | None = None,
-        text_sha256: bytes = b"",
-    ) -> Appended:
-        """Adds rows, all or none; returns how many, and on how many nodes they are. Columns are matched by name.
-
-        `rows` is a table or stream of Arrow, or a source of one, such as a polars DataFrame or the result of
-        `Cluster.query`. Rows that the write transaction with the id `transaction` has committed are not added again.
-        Without such an id an error before the commit is definite: nothing was written. `timeout` is as in `connect`,
-        for this append. `text_sha256` is the hash of the INSERT that has the rows, so that its id is used for no other.
-        """
-        cluster = self._cluster.within(timeout)
-        # Under an id that was used before, an earlier attempt may have been committed.
-        may_be_taken = transaction is not None
-        with writing_nothing() if transaction is None else contextlib.nullcontext():
-            facts = cluster.facts(self.name)
-            self._check(facts)
-            chosen = transaction or cluster.new_transaction()
-            opened = cluster.open_transaction(facts, chosen, text_sha256, may_be_taken=may_be_taken)
-            if opened.state is TransactionState.COMMITTED:
-                return Appended.by(opened, 0)
-        for pause_ns in (*_pauses_ns(rows), None):
-            unwritten = writing_nothing() if transaction is None else contextlib.nullcontext()
-            with unwritten, aborted_on_error(cluster, facts, chosen):
-                segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
-            try:
-                committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
-            except Unreachable as error:
-                raise not_written(error) from error
-            except Refused as error:
-                if error.code != ErrorCode.TOO_FEW_HOLDERS or pause_ns is None:
-                    raise
-                # A replica has died after it took the rows: the others may be enough, or it is back in a moment.
-                sleep_ns(pause_ns)
-            else:
-                return Appended.by(committed, len(segments))
-        raise AssertionError("the last attempt returns or raises")
-
-    def overwrite(
-        self,
-        rows: ArrowStream,
-        where: str | None = None,
-        *,
-        by: str | None = None,
-        isolation: Isolation = "serializable",
-        timeout: float | None = None,
-    ) -> Overwritten:
-        """Puts rows in the place of all rows of the table or, with conditions as in `scan`, of those that fulfil
-        `where`. With a column `by` only those go whose value of it occurs in the new rows. All readers see the old ones
-        or the new ones.
-
-        `isolation` is as in `core.data.replacement.Overwrite`, the rest as in `append`. Raises as `append`, and
-        `Refused`: CONFLICT if the replaced rows have changed meanwhile, OUTSIDE_REPLACED for a new row that does not
-        fulfil `where`.
-        """
-        cluster = self._cluster.within(timeout)
-        with writing_nothing():
-            facts = cluster.facts(self.name)
-            self._check(facts)
-        return overwrite(cluster, facts, _batches(rows), conditions(where), isolation, by)
-
-    def _check(self, facts: TableFacts) -> None:
-        if facts.table != self._id:
-            raise NotFound(
-                f"table {self.name} was dropped, and another table has its name now",
-                code=ErrorCode.TABLE_DROPPED,
-                hint=f'look the new one up: cluster.table("{self.name}")',
-            )
-
-
-def conditions(where: str | None) -> tuple[Filter, ...]:
-    """What a person wrote to choose rows. Raises as `sql.where.read_where`."""
-    if where is None:
-        return ()
-    from leasehold.sql.where import read_where  # noqa: PLC0415 - few need it, and the parser takes long to load
-
-    return read_where(where)
-
-
-def _pauses_ns(rows: ArrowStream) -> Iterable[int]:
-    """Before each further attempt; there is none for rows that can be read only once."""
-    return (APPEND_PAUSE_NS << turn for turn in range(APPEND_ATTEMPTS - 1)) if isinstance(rows, pa.Table) else ()
-
-
-def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:
-    # Our own readers are used as they are: the C interface would turn their errors into text.
-    if isinstance(rows, pa.RecordBatchReader | QueryResult):
-        return cast("Iterable[pa.RecordBatch]", rows)
-    return pa.RecordBatchReader.from_stream(rows)
 
 
 class View:

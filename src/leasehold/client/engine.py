@@ -34,6 +34,8 @@ _HUGE: Final = frozenset({"HUGEINT", "UHUGEINT"})
 _NO_WORDS: Final = (duckdb.CatalogException, duckdb.NotImplementedException, duckdb.ParserException)
 """What DuckDB raises for functions and clauses that it lacks."""
 
+_OUT_OF_MEMORY: Final = "Out of Memory Error"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
@@ -66,7 +68,7 @@ class Run:
         self._ended_by: BaseException | None = None
         self._stopped = threading.Event()
         self._queue: queue.Queue[pa.RecordBatch | pa.Schema | BaseException | None] = queue.Queue(QUERY_BATCHES_AHEAD)
-        self._connection = duckdb.connect(":memory:", config=_config(prepared.memory_bytes))
+        self._connection = duckdb.connect(":memory:", config=engine_config(prepared.memory_bytes))
         # A daemon: a process that ends does not wait for a query that nobody reads.
         self._thread = threading.Thread(target=self._run, name="query", daemon=True)
 
@@ -165,7 +167,10 @@ class Run:
             raise _refused(error, self._prepared) from error
 
 
-def _config(memory_bytes: int) -> dict[str, str | bool | int | float | list[str]]:
+def engine_config(
+    memory_bytes: int, *, threads: int = QUERY_THREADS_MAX, folder: str = ""
+) -> dict[str, str | bool | int | float | list[str]]:
+    """DuckDB without files, network and extensions; what its memory can't hold lies in `folder`, if one is given."""
     return {
         "enable_external_access": False,
         "python_enable_replacements": False,
@@ -173,8 +178,8 @@ def _config(memory_bytes: int) -> dict[str, str | bool | int | float | list[str]
         "autoload_known_extensions": False,
         "allow_community_extensions": False,
         "memory_limit": f"{memory_bytes}B",
-        "temp_directory": "",
-        "threads": min(QUERY_THREADS_MAX, os.cpu_count() or 1),
+        "temp_directory": folder,
+        "threads": min(threads, os.cpu_count() or 1),
     }
 
 
@@ -198,7 +203,8 @@ def _refused(error: Exception, prepared: Prepared) -> Refused:
     for name, word in prepared.called.items():
         said = said.replace(word, name)
     text = f"this SELECT can't run: {' '.join(said.split())[:REASON_CHARACTERS_MAX]}"
-    if isinstance(error, duckdb.OutOfMemoryException):
+    # While rows are read, Arrow raises DuckDB's errors as its own, with their text.
+    if isinstance(error, duckdb.OutOfMemoryException) or _OUT_OF_MEMORY in said:
         more = f"cluster.query(.., memory_bytes=..) allows more than {prepared.memory_bytes} bytes"
         return Refused(text, code=ErrorCode.QUERY_TOO_LARGE, hint=f"{more}; or {prepared.elsewhere}")
     if isinstance(error, _NO_WORDS):

@@ -11,7 +11,7 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskLocalProof, LocalProof, LocalRenewed, Message, OpenLocal, Place, RenewLocal
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Unreachable
-from leasehold.ids import ClusterId, LoginToken, Revision
+from leasehold.ids import ClusterId, NodeLogin, Revision
 from leasehold.limits.local import LOCAL_PROOF_CALL_NS
 from leasehold.storage.local_links import FOLDER, PROOF, PROOF_BYTES
 from leasehold.wire.flight import LOCAL, calling, expect, reader_to, within
@@ -27,10 +27,10 @@ class LocalNode(msgspec.Struct, frozen=True, eq=True):
     address: str
     name: str
     tls: TlsSource | None
-    login: LoginToken | None
+    login: NodeLogin | None
 
     @classmethod
-    def at(cls, place: Place, cluster_id: ClusterId, tls: TlsSource | None, login: LoginToken | None) -> "LocalNode":
+    def at(cls, place: Place, cluster_id: ClusterId, tls: TlsSource | None, login: NodeLogin | None) -> "LocalNode":
         return cls(cluster_id, place.address, place.name, tls, login)
 
     def proof(self, revision: Revision) -> tuple[Path, bytes]:

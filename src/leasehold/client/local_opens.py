@@ -23,7 +23,7 @@ from leasehold.core.words.messages import LocalOpened, LocalSegment, OpenLocal, 
 from leasehold.core.words.records import SegmentFormat, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, LeaseholdError, Refused, Unreachable
-from leasehold.ids import LoginToken, NodeId, Revision, SegmentId
+from leasehold.ids import NodeId, NodeLogin, Revision, SegmentId
 from leasehold.limits.flight import FLIGHT_CLIENTS_MAX
 from leasehold.limits.local import (
     LOCAL_CALL_MIN_NS,
@@ -215,7 +215,7 @@ def open_locally(
     plan: ScanPlan,
     groups: Sequence[Sequence[SegmentRecord]],
     *,
-    login: LoginToken | None,
+    login: NodeLogin | None,
     revision: Revision,
     tls: TlsSource | None,
 ) -> LocalOpen:
@@ -246,7 +246,7 @@ class _Opening:
         groups: Sequence[Sequence[SegmentRecord]],
         made: LocalOpen,
         *,
-        login: LoginToken | None,
+        login: NodeLogin | None,
         revision: Revision,
         tls: TlsSource | None,
     ) -> None:
@@ -365,7 +365,7 @@ def _old_format() -> Refused:
     return Refused(
         "its file is of an older format",
         code=ErrorCode.NOT_LOCAL,
-        hint="`leasehold rewrite` makes files of the present one",
+        hint="`leasehold compact` makes files of the present one",
     )
 
 

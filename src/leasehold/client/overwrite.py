@@ -5,7 +5,7 @@ What else may have changed meanwhile is decided by two plans and by the commit (
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 import msgspec
@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leasehold.client.columns import field_named
+from leasehold.client.compaction import CHANGED
 from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
-from leasehold.client.rewrite import CHANGED
 from leasehold.core.data.replacement import Isolation, Overwrite, begun_by, conflict, replaced_by, still_there
 from leasehold.core.words.messages import (
     FieldFilter,
     Filter,
+    Follow,
     Replaced,
     ScanPlan,
     StagedSegment,
@@ -28,7 +29,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import Literal as SqlLiteral
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, Refused, Unreachable
+from leasehold.errors import BadSettings, Definite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import Revision, TransactionId
 from leasehold.limits.clients import REPLACE_ATTEMPTS, RETRY_PAUSE_NS
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
@@ -61,7 +62,7 @@ class Overwritten(msgspec.Struct, frozen=True, kw_only=True):
     """The first revision that shows the new rows, and the first without the old ones."""
 
 
-class PreparedOverwrite(NamedTuple):
+class _Prepared(NamedTuple):
     """All that an overwrite needs for its commit besides the new rows."""
 
     replaces: tuple[Replaced, ...] = ()
@@ -78,7 +79,7 @@ def overwrite(
     isolation: Isolation,
     by: str | None = None,
 ) -> Overwritten:
-    """As `client.cluster.Table.overwrite`."""
+    """As `client.table.Table.overwrite`."""
     values: set[str] = set()
     with writing_nothing():
         begun = begin_overwrite(cluster, facts.name, where, isolation, by)
@@ -87,11 +88,14 @@ def overwrite(
         with aborted_on_error(cluster, facts, transaction):
             rows = new_rows(batches, facts, begun, values)
             staged = cluster.stage(facts, transaction, rows, opened.revision)
-            prepared = prepare_overwrite(cluster, facts, transaction, begun, opened.revision, values)
     try:
-        return commit_overwrite(cluster, facts, transaction, staged, prepared)
+        return commit_overwrite(cluster, facts, transaction, staged, begun, revision=opened.revision, values=values)
     except Unreachable as error:
         raise not_written(error) from error
+    except Definite:
+        with suppress(LeaseholdError):
+            cluster.try_abort(facts.cluster_id, transaction)
+        raise
 
 
 def begin_overwrite(
@@ -118,32 +122,30 @@ def begin_overwrite(
     return begun_by(plan, where, isolation, field)
 
 
-def prepare_overwrite(
+def _prepare(
     cluster: "Cluster",
     facts: TableFacts,
     transaction: TransactionId,
     begun: Overwrite,
     revision: Revision,
-    values: Iterable[str] = (),
-) -> PreparedOverwrite:
-    """Stages the rows that the write keeps, in its transaction, opened at `revision`. Call it when all new rows are
-    staged; `values` are those of `begun.by` in them, as `new_rows` gives them. Raises `Refused` with code CONFLICT if
-    the replaced rows have changed since it began, and as a scan and an append do."""
+    values: Iterable[str],
+) -> _Prepared:
+    """Stages the rows that the write keeps."""
     if begun.by is not None:
         listed = sorted(set(values))
         if not listed:
-            return PreparedOverwrite()  # no new rows, so nothing is replaced
+            return _Prepared()  # no new rows, so nothing is replaced
         kind = "boolean" if begun.by.type == "BOOLEAN" else "string" if begun.by.type in _TEXTS else "number"
         chosen = tuple(SqlLiteral(kind, one) for one in listed)
         where = (*begun.where, Filter(column=begun.by.name, operator="IN", values=chosen))
     else:
         where = begun.where
     with _conflicts(facts):
-        plan = still_there(begun, _planned(cluster, facts.name, where), facts)
+        plan = still_there(begun, _planned(cluster, facts.name, where, begun.since), facts)
         replaces = replaced_by(plan)
         _check_few(replaces, facts.name)
         kept = cluster.stage(plan.facts, transaction, _kept(cluster, plan), max(revision, plan.facts.revision))
-    return PreparedOverwrite(
+    return _Prepared(
         replaces=replaces,
         deletes=plan.deletes,
         covers=plan.where if begun.isolation == "serializable" else None,
@@ -155,12 +157,37 @@ def commit_overwrite(
     cluster: "Cluster",
     facts: TableFacts,
     transaction: TransactionId,
-    staged: Iterable[StagedSegment],
-    prepared: PreparedOverwrite,
+    staged: Sequence[StagedSegment],
+    begun: Overwrite,
+    *,
+    revision: Revision,
+    values: Iterable[str] = (),
     batch: StreamBatch | None = None,
 ) -> Overwritten:
-    """Commits the `staged` rows of a transaction in place of those that it replaces. Raises as `prepare_overwrite`, and
-    as an append."""
+    """Commits the `staged` rows of a transaction, opened at `revision`, in place of those that it replaces. `values`
+    are those of `begun.by` in them, as `new_rows` gives them. Where a compaction has put the same rows into other
+    files, it tries again. Raises `Refused` with code CONFLICT if the replaced rows have changed since it began, and as
+    a scan and an append do.
+    """
+    tries = 1
+    while True:
+        prepared = _prepare(cluster, facts, transaction, begun, revision, values)
+        try:
+            return _commit(cluster, facts, transaction, staged, prepared, batch)
+        except Refused as error:
+            if error.code != ErrorCode.CONFLICT or tries == REPLACE_ATTEMPTS:
+                raise
+            tries += 1
+
+
+def _commit(
+    cluster: "Cluster",
+    facts: TableFacts,
+    transaction: TransactionId,
+    staged: Sequence[StagedSegment],
+    prepared: _Prepared,
+    batch: StreamBatch | None,
+) -> Overwritten:
     with _conflicts(facts):
         committed = cluster.commit(
             facts.cluster_id,
@@ -195,8 +222,7 @@ def replace_all(
     while True:
         begun = begin_overwrite(cluster, facts.name, ())
         try:
-            prepared = prepare_overwrite(cluster, facts, transaction, begun, facts.revision)
-            return commit_overwrite(cluster, facts, transaction, staged, prepared, batch)
+            return commit_overwrite(cluster, facts, transaction, staged, begun, revision=facts.revision, batch=batch)
         except Refused as error:
             if error.code != ErrorCode.CONFLICT or tries == REPLACE_ATTEMPTS:
                 raise
@@ -246,7 +272,11 @@ def _values_of(rows: pa.RecordBatch, facts: TableFacts, by: Field) -> frozenset[
             code=ErrorCode.BAD_VALUE,
             hint="fill them, or leave these rows out",
         )
-    return frozenset(pc.call_function("unique", [column]).cast(pa.string()).to_pylist())
+    found = pc.call_function("unique", [column])
+    if pa.types.is_timestamp(found.type):
+        # With a time zone, Arrow writes a wrong year for one after 32767: other rows would be replaced.
+        found = found.cast(pa.timestamp(found.type.unit))
+    return frozenset(found.cast(pa.string()).to_pylist())
 
 
 def check_few_values(found: Collection[str], by: Field) -> None:
@@ -264,16 +294,16 @@ def _check_few(replaced: Collection[Replaced], name: str) -> None:
         raise Refused(
             f"the rows to replace are in {len(replaced)} segments, and one commit takes {SEGMENTS_PER_COMMIT_MAX}",
             code=ErrorCode.TOO_MANY_SEGMENTS,
-            hint=f"`leasehold rewrite {name}` joins small segments; or replace fewer rows at a time",
+            hint=f"`leasehold compact {name}` joins small segments; or replace fewer rows at a time",
         )
 
 
-def _planned(cluster: "Cluster", name: str, where: tuple[Filter, ...]) -> ScanPlan:
+def _planned(cluster: "Cluster", name: str, where: tuple[Filter, ...], since: Follow | None = None) -> ScanPlan:
     """Waits while a statement hides something of the table that may come back."""
     waited_ns = 0
     while True:
         try:
-            return cluster.plan(name, where=where, replaces=True)
+            return cluster.plan(name, where=where, replaces=True, follows=since)
         except Refused as error:
             if error.code != ErrorCode.UNDER_WAY or waited_ns >= REWRITE_WAIT_NS:
                 raise

@@ -19,7 +19,7 @@ from leasehold.core.data.runtime import Runtime
 from leasehold.core.replicas.lost import check_nothing_lost
 from leasehold.core.words.messages import BatchMark, ScanPlan
 from leasehold.core.words.records import SegmentRecord
-from leasehold.ids import LoginToken
+from leasehold.ids import NodeLogin
 from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
@@ -33,7 +33,7 @@ def read_segment(
     *,
     runtime: Runtime = THREADS,
     places: Places | None = None,
-    login: LoginToken | None = None,
+    login: NodeLogin | None = None,
     tls: TlsSource | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> Iterator[pa.RecordBatch]:
@@ -57,7 +57,7 @@ def read_plan(
     runtime: Runtime = THREADS,
     refresh: Refresh | None = None,
     streams: int = SCAN_STREAMS,
-    login: LoginToken | None = None,
+    login: NodeLogin | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
     tls: TlsSource | None = None,

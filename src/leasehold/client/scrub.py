@@ -8,6 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from leasehold.client.coordinators import Coordinators
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import NodeStatus, ScrubbedTable, ScrubEnd, ScrubTicket
 from leasehold.errors import BadMessage, LeaseholdError, Unreachable
@@ -38,7 +39,9 @@ def scrub(
     from one thread at a time. Raises `NotFound`, and what `status` raises. A node that fails is in the answer."""
     table = None if name is None else cluster.facts(name).table
     status = cluster.status()
-    request = ScrubTicket(cluster_id=status.cluster_id, revision=status.revision, table=table, login=cluster.token)
+    request = ScrubTicket(
+        cluster_id=status.cluster_id, revision=status.revision, table=table, login=node_login(cluster.token)
+    )
     totals = _Totals(on_progress)
     with ThreadPoolExecutor(max_workers=SCRUB_NODES_AT_ONCE) as pool:
         return tuple(pool.map(lambda node: _scrub_node(node, request, totals, cluster.tls), status.nodes))

@@ -14,15 +14,17 @@ revoked rights (INV-READ-1).
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol, TypeVar
 
 from leasehold.coordinator.backups import Backups
+from leasehold.coordinator.data.history import with_times
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.stored_catalog import check_format, read_catalog, watched
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
@@ -30,7 +32,7 @@ from leasehold.core.catalog.catalog import Catalog, Diverged
 from leasehold.core.data.scan_plan import takes_long
 from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.coordinators import cluster_facts
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.questions.catalog import answer, is_large, tells_alone
 from leasehold.core.questions.lookups import LookUp, looked_up
 from leasehold.core.questions.rows import pages
@@ -38,12 +40,15 @@ from leasehold.core.words.messages import (
     AskBackup,
     AskTable,
     ChallengeCoordinator,
+    ChangesPlan,
     Execute,
     Message,
+    PlanChanges,
+    PlanQuery,
     PlanScan,
     WhoAreYou,
 )
-from leasehold.core.words.records import ClusterRecord
+from leasehold.core.words.records import ClusterRecord, PrincipalRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotLeader
 from leasehold.ids import Revision, Term
@@ -53,6 +58,8 @@ from leasehold.wire.ports import CALLER, Threads
 from leasehold.wire.tasks import EndableWaits
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class NotLeading(Protocol):
@@ -79,6 +86,7 @@ class Follower:
         self._storage = storage
         self._membership = membership
         self._threads = threads
+        self._turns = UserTurns()
         self._backups = backups
         self._not_leading = not_leading
         self._catalog = before
@@ -165,9 +173,10 @@ class Follower:
                 async with aclosing(self._backups.serve(catalog)) as pages_of_it:
                     async for page in pages_of_it:
                         yield page
-            case PlanScan() if takes_long(request):
-                check_request(request, catalog)
-                yield await self._threads.run(partial(looked_up, request, catalog))
+            case PlanScan() | PlanChanges() | PlanQuery() | AskTable() if takes_long(request, catalog):
+                asking = check_request(request, catalog)
+                found = await self._in_turn(asking, partial(looked_up, request, catalog))
+                yield await with_times(found, self._storage) if isinstance(found, ChangesPlan) else found
             case _ if isinstance(request, LookUp):
                 check_request(request, catalog)
                 yield looked_up(request, catalog)
@@ -187,17 +196,20 @@ class Follower:
             raise self._not_leading(_OLD, error) from error
 
     async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:
-        check_request(request, catalog)
+        asking = check_request(request, catalog)
         with ending_the_statement():
             statement = parse(request.text)
             # An id that is known already is the leader's to answer.
             if request.statement in catalog.statements or not tells_alone(statement):
                 raise self._not_leading("only the leader knows the answer")
-            check_question(statement, catalog, None if request.login is None else hash_secret(request.login))
+            check_question(statement, catalog, None if request.login is None else hash_login(request.login))
             tell = partial(answer, statement, catalog, lambda _: 0)
-            rows = await self._threads.run(tell) if is_large(statement, catalog) else tell()
+            rows = await self._in_turn(asking, tell) if is_large(statement, catalog) else tell()
         for page in pages(rows):
             yield page
+
+    async def _in_turn(self, user: PrincipalRecord | None, compute: Callable[[], T]) -> T:
+        return await self._turns.run(user, partial(self._threads.run, compute))
 
 
 def _cluster(catalog: Catalog | None) -> ClusterRecord:

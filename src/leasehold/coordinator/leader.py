@@ -44,7 +44,7 @@ from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.questions.lookups import LookUp, looked_up
 from leasehold.core.words import messages
-from leasehold.core.words.messages import Message
+from leasehold.core.words.messages import AskOutcome, Execute, Message
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
@@ -107,7 +107,7 @@ class Leader:
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns, self._wall_us)
         self._leasing = Leasing(self.grantor, clock)
         self._leasing.committed(catalog)
-        self._transactions = WriteTransactions(self._writer, self._leasing, clock, self._wall_us)
+        self._transactions = WriteTransactions(self._writer, self._leasing, clock, entropy, threads, self._wall_us)
         self._queries = Queries(self._writer, clock)
         self._plans = Plans(storage, threads, self._writer)
         self._reports = NodeReports(self._writer, self._leasing)
@@ -158,6 +158,8 @@ class Leader:
             self._topology,
             self._repair.copies,
             leadership.term,
+            catalog=lambda: self._writer.catalog,
+            now_ns=clock.now_ns,
             failed_logins=self._logins.failed,
             seen=seen,
             join_wait_ns=self._registration.join_wait_ns,
@@ -185,9 +187,7 @@ class Leader:
             leaving=self._removal.all_leaving,
             failing=self._sessions.disks_failing,
         )
-        self._execution = Execution(
-            self._procedures, self._overview.answer, lambda: self._writer.catalog, clock, threads
-        )
+        self._execution = Execution(self._procedures, self._overview, lambda: self._writer.catalog, clock, threads)
 
     def start(self) -> None:
         """Starts the tasks of this term in its group, and resumes the statements of earlier leaders."""
@@ -222,12 +222,12 @@ class Leader:
         self._leasing.stop()
 
     async def call(self, request: Message) -> Message:  # noqa: C901, PLR0911, PLR0912 - one return per kind of request
-        """Answers one request; raises the error for the peer."""
+        """Answers one request; raises the error for the peer. `stream` looks at the rights of statements."""
         self._admit(request)
         await self._settled(request)
-        is_statement = isinstance(request, messages.Execute | messages.AskOutcome)  # `stream` looks at its rights
-        if isinstance(request, messages.ClientRequest) and not is_statement:
-            check_request(request, self._writer.catalog)
+        user = None
+        if isinstance(request, messages.ClientRequest) and not isinstance(request, Execute | AskOutcome):
+            user = check_request(request, self._writer.catalog)
         match request:
             case messages.WhoAreYou():
                 return cluster_facts(self._writer.catalog, self._term, leader=True)
@@ -248,25 +248,24 @@ class Leader:
             case messages.DelegateLogin() | messages.RenewLogins():
                 return await self._logins.answer(request, PEER.get(), CALLER.get())
             case messages.AskStatus():
-                status = self._overview.status(self._writer.catalog, self._clock.now_ns())
+                status = await self._overview.status_shown()
                 return msgspec.structs.replace(status, clock_ahead_ns=self._wall.ahead_ns)
-            case messages.PlanScan():
-                return await self._plans.plan(request)
-            case messages.AskTable(absences=True):
-                facts = looked_up(request, self._writer.catalog)
-                assert isinstance(facts, messages.TableFacts)
+            case messages.PlanScan() | messages.PlanChanges() | messages.PlanQuery():
+                return await self._plans.plan(request, user)
+            case messages.AskTable():
+                facts = await self._plans.facts(request, user)
+                if not request.absences:
+                    return facts
                 absences = self._overview.absences(facts, self._writer.catalog, self._clock.now_ns())
                 return msgspec.structs.replace(facts, absences=absences)
             case _ if isinstance(request, LookUp):
                 return looked_up(request, self._writer.catalog)
             case messages.AgreeCutoff():
                 return await self._queries.agree(request)
-            case messages.OpenTransaction():
-                return await self._transactions.open(request, self._procedures.origin)
-            case messages.CommitTransaction():
-                return await self._transactions.commit(request)
-            case messages.AbortTransaction():
-                return await self._transactions.abort(request)
+            case messages.OpenTransaction() | messages.CommitTransaction() | messages.AbortTransaction():
+                return await self._transactions.answer(request, self._procedures.origin)
+            case messages.AskCompaction() | messages.EndCompaction():
+                return await self._transactions.answer(request, self._procedures.origin)
             case messages.TransferLeadership():
                 return self.succession.ask(request)
             case messages.RemoveNode():
@@ -275,7 +274,7 @@ class Leader:
                         if isinstance(answer, messages.NodeRemoved):
                             return answer
                 raise Indefinite("the removal was interrupted", hint="ask again")
-            case messages.Execute() | messages.AskOutcome():
+            case Execute() | AskOutcome():
                 # Most statements end within milliseconds. Otherwise this is the first message about its progress.
                 async with aclosing(self.stream(request)) as answers:
                     return await anext(answers)
@@ -286,7 +285,7 @@ class Leader:
         """Answers a request in several messages: progress first, the answer last."""
         self._admit(request)
         await self._settled(request)
-        if isinstance(request, messages.Execute | messages.AskOutcome):
+        if isinstance(request, Execute | AskOutcome):
             origin = self._procedures.origin(request.statement)
             if origin is not None:
                 async for message in self._execution.tell_again(request, origin):
@@ -308,11 +307,11 @@ class Leader:
                 check_request(request, self._writer.catalog)
                 async for message in self._removal.stream(request):
                     yield message
-            case messages.AskOutcome(statement=statement):
+            case AskOutcome(statement=statement):
                 check_request(request, self._writer.catalog)
                 async for message in self._procedures.outcome(statement):
                     yield message
-            case messages.Execute():
+            case Execute():
                 async for message in self._execution.execute(request):
                     yield message
             case _:

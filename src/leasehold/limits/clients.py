@@ -90,3 +90,10 @@ STREAM_LOGIN_NS: Final = 12 * HOUR_NS
 CREDENTIALS_FILE_BYTES_MAX: Final = 65_536
 REPLACE_ATTEMPTS: Final = 5
 """Plans of one merge, while others change the rows that it replaces."""
+SPOOL_BYTES_MIN: Final = 64 * 1024 * 1024
+"""A frame of as much memory or more is written by way of files. For less, their further job of Spark costs more."""
+SPOOL_ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+SPOOL_BATCH_ROWS: Final = 65_536
+"""That a task reads at once."""
+MERGE_BROADCAST_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A frame of at most so much memory is merged without moving the rows of the table."""

@@ -16,6 +16,12 @@ READ_GROUPS_MAX: Final = 64
 """Groups of a plan whose files are read without a node: each is a read of its own."""
 QUERY_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 """What DuckDB may hold for one SELECT unless the caller says otherwise."""
+QUERY_PROCESS_BYTES_MAX: Final = 3 * QUERY_MEMORY_BYTES
+"""What the process of `leasehold sql` may hold for a SELECT: DuckDB does not count the values that its functions make,
+which may have gigabytes each."""
+CHANGES_MEMORY_BYTES: Final = 256 * 1024 * 1024
+"""What DuckDB may hold to compare the rows before and after a commit; more lies in temporary files."""
+CHANGES_THREADS: Final = 2
 QUERY_THREADS_MAX: Final = 4
 QUERY_BATCHES_AHEAD: Final = 1
 """Batches of an answer that wait for their reader; DuckDB holds some MiB more."""

@@ -47,7 +47,7 @@ assert (
     160 + (statements.REPLICATION_MAX - 1) * (clients.TOLD_ADDRESS_CHARACTERS_MAX + 82)
     < flight.FLIGHT_FAILURE_BYTES_MAX
 )
-assert statements.PARSE_KEPT_CHARACTERS < statements.PARSE_INLINE_CHARACTERS
+assert statements.PARSE_KEPT_CHARACTERS <= statements.PARSE_INLINE_CHARACTERS <= statements.LARGE_STATEMENT_CHARACTERS
 
 assert messages.VALUE_BYTES_MAX < messages.MESSAGE_BYTES_MAX
 assert messages.VALUE_BYTES_MAX < metastorage.RANGE_PAGE_BYTES_MAX < messages.MESSAGE_BYTES_MAX
@@ -70,6 +70,7 @@ assert clients.PLACES_TIMEOUT_NS < clients.CLIENT_PATIENCE_NS
 
 assert segments.SEALS_WAIT_NS < clients.CALL_TIMEOUT_NS, "who waits so hears the answer"
 assert segments.ROW_GROUP_BYTES < segments.SEGMENT_BYTES_MAX
+assert 4 * segments.STREAMS_PER_TABLE_MAX <= segments.STREAMS_MAX, "one table leaves room for others"
 assert segments.TRANSACTION_RENEW_NS * 5 < segments.TRANSACTION_TTL_NS
 assert (
     segments.TABLE_SEGMENTS_MAX * segments.PLANNED_SEGMENT_BYTES_MAX + 3 * messages.VALUE_BYTES_MAX
@@ -193,6 +194,7 @@ assert (
     < requests.REQUESTS_BYTES_MAX
 )
 assert requests.CALLS_PENDING_MAX < requests.CALLS_PENDING_HARD_MAX
+assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.CALLS_PER_CONNECTION_MAX, "a client's calls are never refused"
 assert 2 * requests.CALLS_PER_CONNECTION_MAX <= requests.REQUESTS_UNREAD_MAX, (
     "the calls of a client end none of its own"
 )

@@ -17,9 +17,12 @@ REQUEST_READ_NS: Final = 10 * SECOND_NS
 """How long a request may take to arrive, from its first byte on."""
 REQUESTS_UNREAD_MAX: Final = 512
 """Requests that have begun and have not arrived, some 24 KiB and a frame each; one more ends the oldest."""
-CALLS_PER_CONNECTION_MAX: Final = 64
-"""Open calls to a coordinator on one connection; gRPC's clients hold further ones back. Else calls begin faster than
-gRPC takes in their messages, and end each other as REQUESTS_UNREAD_MAX says."""
+CALLS_PER_CONNECTION_MAX: Final = 256
+"""Calls to a coordinator on one connection; those that have ended count until the server has tidied them up. A further
+one is refused, so calls that are begun and reset at once come only as fast as the server tidies up."""
+CALLS_OF_CLIENT_MAX: Final = 64
+"""Questions that a client asks at the same time on one connection; it holds further ones back. So it is never refused:
+gRPC's own clients count a call as ended before the server has tidied it up."""
 CALLS_PENDING_MAX: Final = 5_120
 """Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
 CALLS_PENDING_HARD_MAX: Final = 6_144
@@ -36,7 +39,10 @@ together take at most half as many connections as the process may open files."""
 CONNECTIONS_PER_PEER_MAX: Final = 256
 """Of one address to one door of a server with TLS; further ones are closed soon."""
 CALLS_PER_PEER_MAX: Final = 1_024
-"""Calls of one address under way at a server with TLS; a further one is answered BUSY."""
+"""Calls of one address under way at a server with TLS; a node answers a further one BUSY, and a coordinator ends it. A
+call to a coordinator is under way until its answer has gone."""
+ANSWERS_BYTES_PER_PEER_MAX: Final = 64 * 1024 * 1024
+"""Answers of a coordinator with TLS that one address has asked for and not taken; gRPC holds up to two copies."""
 PEERS_CACHED_MAX: Final = 1_024
 """Addresses of callers that a process has parsed and knows."""
 CONNECTIONS_LOOK_NS: Final = 250 * MILLISECOND_NS

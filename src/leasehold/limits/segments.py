@@ -42,6 +42,10 @@ WRITE_ROWS_MAX: Final = 1_024
 """Rows that Parquet's writer puts into a page before it looks at the size of the page: its own default."""
 ENCODER_BATCHES_MAX: Final = 1_024
 """An encoder that holds more batches joins them, so that tiny batches cost no more memory than large ones."""
+BATCH_COLUMN_BYTES: Final = 1024
+"""What a column of a batch counts as at least: Arrow takes about 620 bytes for one, however few values it has."""
+HELD_APART_BYTES: Final = 8 * 1024 * 1024
+"""Batches that take more than twice as much, and mostly not for their values, are joined."""
 DICTIONARY_SAMPLE_ROWS: Final = 8_192
 """Rows of a segment that decide whether a dictionary pays for a column."""
 STATISTIC_CHARACTERS_MAX: Final = 32
@@ -51,6 +55,8 @@ SEGMENTS_VERIFIED_MAX: Final = 16_384
 OPEN_TRANSACTIONS_MAX: Final = 10_000
 STREAMS_MAX: Final = 10_000
 """Streaming queries of which the newest batch is known."""
+STREAMS_PER_TABLE_MAX: Final = 1_000
+"""The same for the queries that write to one table."""
 STREAM_KEPT_NS: Final = 30 * DAY_NS
 """The newest batch of a query is known so long after its commit."""
 STREAMS_LOOK_NS: Final = HOUR_NS

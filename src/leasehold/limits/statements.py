@@ -73,8 +73,9 @@ ROWS_PAGE_MAX: Final = 5_000
 """Rows of the answer to a SHOW in one message; the rest follows in further ones."""
 ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000
 """Of a page of several rows: at four bytes each they stay well below a message."""
-SHOW_INLINE_ROWS_MAX: Final = 2_000
-"""A SHOW that looks at more tables, segments, views or rights runs on a thread of its own."""
+INLINE_EFFORT_MAX: Final = 100
+"""A question that looks at more rows, columns, buckets and segments is answered on a thread of its own. They take up to
+30 us each."""
 CASCADE_OBJECTS_MAX: Final = 1_000
 """Databases, tables and views that one statement drops."""
 CASCADE_RECORDS_MAX: Final = 20_000
@@ -83,16 +84,24 @@ CASCADE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of their descriptions, which one transaction marks."""
 LITERAL_CHARACTERS_MAX: Final = 1_024
 """Of a default or of a value in a condition; as many bytes of a BINARY."""
-PARSE_INLINE_CHARACTERS: Final = 10_000
-"""A longer statement is parsed on a thread of its own."""
+PARSE_INLINE_CHARACTERS: Final = 500
+"""A longer statement is parsed on a thread of its own: 8 ms for each 1,000 signs."""
+LARGE_STATEMENT_CHARACTERS: Final = 10_000
+"""A longer statement is not parsed for a user without any right."""
+CHANGES_COMMITS_MAX: Final = 1_000
+"""In one answer about changes: the commit time of each is looked up."""
 CLOSE_GATHER_NS: Final = 50 * MILLISECOND_NS
 """How long the receipt of an answered statement waits for others, to be written with them."""
 PARSE_KEPT_CHARACTERS: Final = 500
 PARSED_STATEMENTS_KEPT: Final = 500
 PARSES_PER_USER_MAX: Final = 2
-"""Statements of one user that wait for the thread, however large they are. With a further one, all that wait may have
-PARSE_INLINE_CHARACTERS together, else it is refused as BUSY."""
+"""Large statements of one user that wait for the thread, however large they are. With a further one, all that wait may
+have PARSES_PER_USER_CHARACTERS together, else it is refused as BUSY."""
+PARSES_PER_USER_CHARACTERS: Final = 10_000
 PARSE_COUNTED_CHARACTERS: Final = 150
 """A shorter text counts as this many characters."""
 PARSES_WAITING_MAX: Final = 1_024
-"""Statements of all users that wait to be parsed."""
+"""Large statements of all users that wait to be parsed."""
+SHARED_ANSWER_REST: Final = 4
+"""The state of many nodes takes a fifth of the event loop at most: so many times as long as an answer takes there is
+none (`coordinator/shared_answer.py`)."""

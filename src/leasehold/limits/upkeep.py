@@ -4,20 +4,36 @@ from typing import Final
 
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
-SMALL_SEGMENT_BYTES: Final = 1024 * 1024
+SMALL_SEGMENT_BYTES: Final = 16 * 1024 * 1024
 SMALL_SEGMENTS_MIN: Final = 16
-"""A rewrite joins the smaller segments of a bucket that has this many of them."""
+"""A compaction joins the smaller segments of a bucket that has this many of them, of about the same size."""
 DELETES_MAX: Final = 64
 """DELETEs of one table that hide rows of its files; a rewrite makes room for more."""
 DELETE_CHECKS_MAX: Final = 4_000
 """Checks of segments against DELETEs in one decision of a leader; further DELETEs count as concerning some, until
 housekeeping has looked."""
 REPLACED_KEPT_NS: Final = 600 * SECOND_NS
-"""How long segments that a rewrite replaced stay, for scans that were planned before."""
+"""How long segments that were replaced stay, for scans that were planned before; longer where `change_retention` of
+the table says so."""
+CHANGE_RETENTION_NS_MAX: Final = 7 * 24 * 3600 * SECOND_NS
 REWRITE_EXPIRED_PERCENT: Final = 10
 """A segment is rewritten once about this part of its rows has expired."""
-REWRITE_PORTION_BYTES: Final = 256 * 1024 * 1024
+REWRITE_PORTION_BYTES: Final = 512 * 1024 * 1024
 """Of segments that one write transaction of a rewrite replaces, or a single larger one."""
+COMPACTED_BYTES: Final = 128 * 1024 * 1024
+"""Of segments that become one new segment, or a single larger one."""
+COMPACTIONS_MAX: Final = 4
+"""New segments that a node writes at once from old ones; a single user has at most half of them."""
+AUTO_SEGMENTS_MAX: Final = 32
+"""A bucket with more small segments is compacted by itself, where its table says so."""
+AUTO_LOOK_NS: Final = 5 * SECOND_NS
+"""How often a node asks for a bucket to compact."""
+AUTO_CALL_NS: Final = 10 * SECOND_NS
+"""For how long it waits for an answer."""
+AUTO_REST_NS: Final = 60 * SECOND_NS
+"""After one that has failed it asks again so much later."""
+COMPACT_TOLD_NS: Final = 100 * MILLISECOND_NS
+"""How often a node tells that it goes on with one: before its client would ask another node."""
 REWRITE_PORTION_SEGMENTS: Final = 256
 REWRITE_PLAN_SEGMENTS_MAX: Final = 4_096
 """A larger rewrite is planned in several parts."""

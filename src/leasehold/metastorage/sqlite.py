@@ -3,8 +3,8 @@
 The event loop puts requests into a bounded queue. The thread takes all that wait, up to COMMANDS_PER_TRANSACTION_MAX,
 and makes their transactions durable in one commit, each under its own revision. After that commit, answers and watch
 events leave in one call to the loop per group. Requests of a group are concurrent, so its reads and compactions run
-after its transactions. The thread ends with `close`, or when the state on disk is unknown; then waiting requests get
-`Indefinite`.
+after its transactions. A read or compaction whose caller was cancelled before its turn is not run. The thread ends with
+`close`, or when the state on disk is unknown; then waiting requests get `Indefinite`.
 """
 
 import asyncio
@@ -309,6 +309,9 @@ class SqliteMetaStorage:
         sayings = []
         for command in self._taken:
             if isinstance(command, _Ask):
+                if command.answer.cancelled():
+                    sayings.append(_nothing)  # callers that come and go fill the queue, but take no time
+                    continue
                 try:
                     sayings.append(command.settled(database))
                 except Definite as error:
@@ -325,6 +328,10 @@ class SqliteMetaStorage:
         except RuntimeError:
             # The loop is closed: nobody waits for the answer.
             self._ending = True
+
+
+def _nothing() -> None:
+    """The answer to a caller that was cancelled."""
 
 
 def _settle(answer: "asyncio.Future[T]", result: T) -> None:

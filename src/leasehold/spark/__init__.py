@@ -7,6 +7,7 @@ leasehold.spark.table(spark, "nyc.weather", columns=["origin", "temp"]).show()
 leasehold.spark.view(spark, "nyc.windy").show()
 leasehold.spark.sql(spark, "SELECT origin, max(temp) FROM nyc.weather GROUP BY origin").show()
 leasehold.spark.write(frame, "nyc.weather")
+leasehold.spark.changes(spark, "nyc.weather", since=revision).show()
 
 It needs the packages of `leasehold[spark]`; without PySpark the import raises `NotInstalled`, which is an ImportError.
 """
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from leasehold.spark.merges import merge
     from leasehold.spark.sessions import session
     from leasehold.spark.statements import sql
-    from leasehold.spark.tables import attach, table, view
+    from leasehold.spark.tables import attach, changes, table, view
+    from leasehold.spark.upkeep import compact
     from leasehold.spark.writes import write
 
 _MODULES = {
     "attach": "tables",
+    "compact": "upkeep",
+    "changes": "tables",
     "create": "creation",
     "last_plan": "local_tables",
     "merge": "merges",
@@ -37,7 +41,7 @@ _MODULES = {
     "view": "tables",
     "write": "writes",
 }
-__all__ = ["attach", "create", "last_plan", "merge", "session", "sql", "table", "view", "write"]
+__all__ = ["attach", "changes", "compact", "create", "last_plan", "merge", "session", "sql", "table", "view", "write"]
 
 for package in ("pyspark", "pandas"):
     if find_spec(package) is None:

@@ -11,7 +11,6 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.words.literals import render
 from leasehold.errors import BadSettings, LeaseholdError
 from leasehold.spark.evolution import column_list
-from leasehold.spark.options import CLUSTER_OPTION
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.writes import write_frame
 
@@ -57,7 +56,7 @@ def make_table(connection: Cluster, frame: DataFrame, name: str, how: str, login
     connection.sql(f"CREATE TABLE {name} {column_list(frame.schema.fields)} {how}")
     made = connection.facts(name)
     try:
-        write_frame(frame, made.name, "append", {**login, CLUSTER_OPTION: connection.target})
+        write_frame(connection, frame, made.name, "append", login)
     except BaseException:
         with suppress(LeaseholdError):
             if connection.facts(made.name).table == made.table:

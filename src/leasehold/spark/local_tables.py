@@ -7,7 +7,6 @@ Flight in the same frame. If none is here, the frame is one of the source, as an
 """
 
 import logging
-import re
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -18,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from leasehold.client.cluster import Cluster
 from leasehold.client.local_opens import LocalOpen, open_locally
 from leasehold.core.data.read_groups import members
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
@@ -27,14 +27,12 @@ from leasehold.spark.executors import all_see
 from leasehold.spark.held_frames import hold
 from leasehold.spark.local_frames import local_frame
 from leasehold.spark.reader import Asked, planned
-from leasehold.spark.session_kinds import is_classic
+from leasehold.spark.session_kinds import is_classic, is_one_process
 from leasehold.spark.settings import keeping_logins
 
 log = logging.getLogger(__name__)
 
 Local: TypeAlias = bool | Literal["auto"]
-
-_ONE_PROCESS: Final = re.compile(r"local(\[[^\]]*\])?")
 
 
 class FramePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +77,7 @@ def read_locally(
     if not is_classic(spark):
         return _declined(local, asked.table, "the driver of Spark Connect is elsewhere")
     master = spark.sparkContext.master or ""
-    is_alone = _ONE_PROCESS.fullmatch(master) is not None
+    is_alone = is_one_process(spark)
     if not is_alone and local is not True:
         return _declined(local, asked.table, f"tasks of {master} may run on other machines")
     plan = planned(connection, asked, grouped=True)
@@ -132,7 +130,7 @@ def _opened(
     if connection.token is not None:
         application = keeping_logins(spark, connection.target)
         given = connection.delegate(plan.facts.table, through=plan.through, application=application)
-        login, revision = given.token, given.revision
+        login, revision = node_login(given.token), given.revision
     opened = open_locally(plan, groups, login=login, revision=revision, tls=connection.tls)
     for why in opened.left_out.values():
         if why.code == ErrorCode.NO_LINKS and why.text not in _WARNED:

@@ -1,6 +1,6 @@
 """MERGE: rows of a frame change, end or add rows of a table by key, in one commit that replaces rows.
 
-All rows whose keys lie in the range of those of the frame are read and put in their own place (`spark/changes.py`),
+All rows whose keys lie in the range of those of the frame are read and put in their own place (`spark/updates.py`),
 those that the frame does not name as they are.
 """
 
@@ -20,11 +20,14 @@ from leasehold.core.words.statements import fold
 from leasehold.core.words.types import Decimal, parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
+from leasehold.limits.clients import MERGE_BROADCAST_BYTES_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
-from leasehold.spark.changes import change_rows
 from leasehold.spark.local_frames import literal
+from leasehold.spark.local_tables import last_plan
+from leasehold.spark.session_kinds import known_bytes
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.types import spark_type
+from leasehold.spark.updates import change_rows
 
 Expression: TypeAlias = str | Column
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"] | Mapping[str, Expression]
@@ -94,6 +97,17 @@ class MergeHow(NamedTuple):
     source: str = "source"
 
 
+class _Span(NamedTuple):
+    """The values of one key in a frame."""
+
+    field: Field
+    filled: int
+    """How many are not NULL."""
+    least: str | None
+    """As text; None if it has no range."""
+    greatest: str | None
+
+
 class Merge:
     """One merge into one table."""
 
@@ -123,13 +137,15 @@ class Merge:
         """Raises as `merge`."""
         source = self._named(frame).persist()  # it is read several times, and must be the same each time
         try:
-            if self._check(source):
-                where = self._range(source)
+            rows, spans = self._spans(source)
+            self._check(source, rows, spans)
+            if rows:
+                where = " AND ".join(part for one in spans if (part := _between(one)) is not None)
                 change_rows(
                     source.sparkSession,
                     self._connection,
                     self._facts,
-                    where,
+                    where or None,
                     self._login,
                     lambda target: self._merged(target, source),
                 )
@@ -149,16 +165,29 @@ class Merge:
         named = frame.toDF(*names)
         return named.withColumns({one.name: _of(named, one).cast(spark_type(one.type)) for one in self._keys})
 
-    def _check(self, source: DataFrame) -> bool:
-        """Whether there are rows at all. Raises `Refused`: AMBIGUOUS, BAD_VALUE."""
-        keys = [_of(source, one) for one in self._keys]
-        for field, key in zip(self._keys, keys, strict=True):
-            if source.where(key.isNull()).take(1):
+    def _spans(self, source: DataFrame) -> tuple[int, list[_Span]]:
+        """How many rows there are, and what their keys are like, by one look at them."""
+        wanted = [F.count("*")]
+        for one in self._keys:
+            key = _of(source, one)
+            order = F.unix_micros(key) if one.type == "TIMESTAMP" else key
+            ends = [F.min(order), F.max(order)] if _has_range(one) else [F.lit(None), F.lit(None)]
+            wanted += [F.count(key), *(end.cast("string") for end in ends)]
+        found = source.agg(*(column.alias(f"c{place}") for place, column in enumerate(wanted))).first()
+        assert found is not None, "an aggregate has a row"
+        parts = (found[place : place + 3] for place in range(1, len(found), 3))
+        return found[0], [_Span(field, *part) for field, part in zip(self._keys, parts, strict=True)]
+
+    def _check(self, source: DataFrame, rows: int, spans: Sequence[_Span]) -> None:
+        """Raises `Refused`: AMBIGUOUS, BAD_VALUE."""
+        for one in spans:
+            if one.filled < rows:
                 raise Refused(
-                    f"the frame has rows without the key {field.name}",
+                    f"the frame has rows without the key {one.field.name}",
                     code=ErrorCode.BAD_VALUE,
                     hint="leave out these rows, or fill them",
                 )
+        keys = [_of(source, one) for one in self._keys]
         doubled = source.groupBy(*keys).count().where("count > 1").drop("count").take(1)
         if doubled:
             shown = ", ".join(f"{key} = {value!r}" for key, value in doubled[0].asDict().items())
@@ -167,16 +196,28 @@ class Merge:
                 code=ErrorCode.AMBIGUOUS,
                 hint="keep one row for each key",
             )
-        return bool(source.take(1))
 
     def _merged(self, target: DataFrame, source: DataFrame) -> DataFrame:
         """The rows that take the place of those of `target`."""
-        given = {one.name for one in self._facts.fields} & set(source.columns)
         old_side, new_side = self._how.target, self._how.source
         left = target.withColumn(_THERE, F.lit(True)).alias(old_side)
         right = source.withColumn(_THERE, F.lit(True)).alias(new_side)
         same = [_at(old_side, one.name) == _at(new_side, one.name) for one in self._keys]
-        joined = left.join(right, same, "left_outer" if self._how.when_not_matched == "ignore" else "full_outer")
+        adds = self._how.when_not_matched != "ignore"
+        if not adds or not _is_cheap_twice(target, source):
+            return self._rows(left.join(right, same, "full_outer" if adds else "left_outer"), source)
+        # Rows of a small frame are sent to where those of the table are, which don't move.
+        changed = self._rows(left.join(F.broadcast(right), same, "left_outer"), source)
+        keys = [one.name for one in self._keys]
+        matched = target.select(*keys).join(F.broadcast(source.select(*keys)), keys, "left_semi")
+        added = source.join(F.broadcast(matched), keys, "left_anti").withColumn(_THERE, F.lit(True)).alias(new_side)
+        nothing = target.limit(0).withColumn(_THERE, F.lit(True)).alias(old_side)
+        return changed.unionByName(self._rows(added.join(nothing, how="left_outer", on=F.lit(False)), source))
+
+    def _rows(self, joined: DataFrame, source: DataFrame) -> DataFrame:
+        """Of each pair of an old and a new row, either of which may be missing, the row that the table gets."""
+        given = {one.name for one in self._facts.fields} & set(source.columns)
+        old_side, new_side = self._how.target, self._how.source
         is_old, is_new = (_at(side, _THERE).isNotNull() for side in (old_side, new_side))
         if self._how.when_matched == "delete":
             joined = joined.where(~(is_old & is_new))
@@ -192,23 +233,23 @@ class Merge:
             columns.append(value.alias(field.name))
         return joined.select(*columns)
 
-    def _range(self, source: DataFrame) -> str | None:
-        """Conditions that all rows fulfil whose keys occur in the frame; None where no key has a range."""
-        parts = [part for one in self._keys if (part := _between(source, one)) is not None]
-        return " AND ".join(parts) or None
+
+def _is_cheap_twice(target: DataFrame, source: DataFrame) -> bool:
+    """Whether a join that leaves the rows of the table where they are is worth it that their keys are read twice."""
+    plan, size = last_plan(target), known_bytes(source)
+    return plan is not None and plan.remote == 0 and size is not None and size <= MERGE_BROADCAST_BYTES_MAX
 
 
-def _between(source: DataFrame, field: Field) -> str | None:
-    if field.type not in _RANGED and not isinstance(parse_type(field.type), Decimal):
+def _has_range(field: Field) -> bool:
+    return field.type in _RANGED or isinstance(parse_type(field.type), Decimal)
+
+
+def _between(span: _Span) -> str | None:
+    """A condition that all rows fulfil whose key occurs in the frame; None where the key has no range."""
+    field, least, greatest = span.field, span.least, span.greatest
+    if least is None or greatest is None or max(len(least), len(greatest)) > LITERAL_CHARACTERS_MAX:
         return None
-    key = _of(source, field)
-    key = F.unix_micros(key) if field.type == "TIMESTAMP" else key
-    ends = source.agg(F.min(key).cast("string"), F.max(key).cast("string")).first()
-    assert ends is not None, "an aggregate has a row"
-    if any(one is None or len(one) > LITERAL_CHARACTERS_MAX for one in ends):
-        return None
-    low, high = (_spelled(one, field.type) for one in ends)
-    return f"`{field.name}` BETWEEN {low} AND {high}"
+    return f"`{field.name}` BETWEEN {_spelled(least, field.type)} AND {_spelled(greatest, field.type)}"
 
 
 def _spelled(text: str, kind: str) -> str:

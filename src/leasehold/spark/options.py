@@ -7,16 +7,18 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.cluster import Cluster
 from leasehold.client.overwrite import ISOLATIONS, begin_overwrite
 from leasehold.client.past import AsOf, read_time
+from leasehold.client.table import conditions
 from leasehold.core.data.replacement import Isolation, Overwrite
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import Filter, ScanPlan
+from leasehold.core.words.messages import Filter, PlanChanges, ScanPlan
 from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
 from leasehold.ids import ObjectId, Revision
 from leasehold.spark.reader import Asked
+from leasehold.spark.spool import Spool
 from leasehold.spark.stream_reader import Following
 
 TABLE_OPTION: Final = "table"
@@ -43,12 +45,21 @@ ISOLATION_OPTION: Final = "isolation"
 MERGE_SCHEMA_OPTION: Final = "mergeSchema"
 CHECKPOINT_OPTION: Final = "checkpointLocation"
 """Spark's own: the folder in which it keeps how far a streaming query is."""
+QUERY_NAME_OPTION: Final = "queryName"
+"""Spark's own: what `queryName` calls a streaming query."""
 STARTING_REVISION_OPTION: Final = "startingRevision"
 ROWS_MAX_OPTION: Final = "maxRowsPerTrigger"
 SEGMENTS_MAX_OPTION: Final = "maxSegmentsPerTrigger"
 IGNORE_DELETES_OPTION: Final = "ignoreDeletes"
+CHANGES_OPTION: Final = "changes"
+CHANGES_SINCE_OPTION: Final = "changesSince"
+CHANGES_UNTIL_OPTION: Final = "changesUntil"
 BEGUN_OPTION: Final = "begun"
 """What an overwrite replaces, as it was when its new rows were read, as text; only we set it."""
+BEGUN_TABLE_OPTION: Final = "begunTable"
+"""The table and its columns, as they were when the rows of a write were made, as text; only we set it."""
+SPOOL_OPTION: Final = "spool"
+"""The files in which the rows of a write are, as text; only we set it."""
 
 _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PASSWORD_OPTION, CREDENTIALS_OPTION)
 READING: Final = (
@@ -68,23 +79,42 @@ FOLLOWING: Final = (
     ROWS_MAX_OPTION,
     SEGMENTS_MAX_OPTION,
     IGNORE_DELETES_OPTION,
+    CHANGES_OPTION,
 )
 """Of a stream that is read."""
+CHANGES: Final = (
+    *_EVERYWHERE,
+    COLUMNS_OPTION,
+    CHANGES_SINCE_OPTION,
+    CHANGES_UNTIL_OPTION,
+    IGNORE_DELETES_OPTION,
+)
+"""Of changes that are read at once."""
 _OVERWRITING: Final = (REPLACE_WHERE_OPTION, OVERWRITE_MODE_OPTION, BY_OPTION, ISOLATION_OPTION)
 WRITING: Final = (
     *_EVERYWHERE,
     *_OVERWRITING,
     MERGE_SCHEMA_OPTION,
     BEGUN_OPTION,
+    BEGUN_TABLE_OPTION,
+    SPOOL_OPTION,
     THROUGH_OPTION,
     SHARES_OPTION,
     AS_OF_REVISION_OPTION,
     AS_OF_TIMESTAMP_OPTION,
 )
 """A temporary view has one list of options, for both."""
-STREAMING: Final = (*_EVERYWHERE, MERGE_SCHEMA_OPTION, CHECKPOINT_OPTION)
+STREAMING: Final = (*_EVERYWHERE, MERGE_SCHEMA_OPTION, CHECKPOINT_OPTION, QUERY_NAME_OPTION)
 """Of a stream that is written."""
-_OURS: Final = (PATH_OPTION, THROUGH_OPTION, PLAN_OPTION, SHARES_OPTION, BEGUN_OPTION)
+_OURS: Final = (
+    PATH_OPTION,
+    THROUGH_OPTION,
+    PLAN_OPTION,
+    SHARES_OPTION,
+    BEGUN_OPTION,
+    BEGUN_TABLE_OPTION,
+    SPOOL_OPTION,
+)
 """Options that no hint names."""
 
 
@@ -144,6 +174,26 @@ def following(options: Mapping[str, str]) -> Following:
         rows_max=_limit(options, ROWS_MAX_OPTION),
         segments_max=_limit(options, SEGMENTS_MAX_OPTION),
         ignores_deletes=_is_on(options, IGNORE_DELETES_OPTION),
+        changes=_is_on(options, CHANGES_OPTION),
+    )
+
+
+def are_changes(options: Mapping[str, str]) -> bool:
+    """Whether a read is of changes, at once or as a stream. Raises `BadSettings`."""
+    return CHANGES_SINCE_OPTION in options or _is_on(options, CHANGES_OPTION)
+
+
+def changes_asked(options: Mapping[str, str]) -> PlanChanges:
+    """The changes that are read at once. Raises `BadSettings`."""
+    check_names(options, CHANGES)
+    until = options.get(CHANGES_UNTIL_OPTION)
+    return PlanChanges(
+        cluster_id=None,
+        name=table_of(options),
+        columns=None,
+        since=Revision(_whole(options[CHANGES_SINCE_OPTION], CHANGES_SINCE_OPTION)),
+        until=None if until is None else Revision(_whole(until, CHANGES_UNTIL_OPTION)),
+        ignores_deletes=_is_on(options, IGNORE_DELETES_OPTION),
     )
 
 
@@ -162,7 +212,7 @@ def _limit(options: Mapping[str, str], name: str) -> int | None:
     return limit
 
 
-def replacing(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptions | Overwrite | None:
+def overwriting(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptions | Overwrite | None:
     """None for a write that adds rows. Raises `BadSettings`, and as `conditions`."""
     given = next((one for one in _OVERWRITING if options.get(one) is not None), None)
     if not overwrites:
@@ -181,6 +231,11 @@ def replacing(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOptio
         )
     isolation = options.get(ISOLATION_OPTION, ISOLATIONS[0])
     return OverwriteOptions(conditions(options.get(REPLACE_WHERE_OPTION)), cast("Isolation", isolation), by)
+
+
+def spool_of(options: Mapping[str, str]) -> Spool | None:
+    """Where the rows of a write are, if not in its frame."""
+    return msgspec.json.decode(options[SPOOL_OPTION], type=Spool) if SPOOL_OPTION in options else None
 
 
 def asked(options: Mapping[str, str], known: tuple[str, ...] = READING) -> Asked:

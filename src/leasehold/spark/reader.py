@@ -27,6 +27,7 @@ from leasehold.client.past import AsOf
 from leasehold.client.scan import read_segment
 from leasehold.client.threads import of_process, places_of
 from leasehold.core.data.cutoff import rows_taken_away
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Filter, ScanPlan
 from leasehold.core.words.records import Field, SegmentRecord
@@ -145,10 +146,14 @@ def read_rows(plan: ScanPlan, schema: StructType, cluster: Coordinators) -> Iter
     pairs = zip(schema.fields, plan.fields, strict=True)
     # Spark compares the first batch with these names and nullability.
     declared = pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
+    return (_declared(batch, declared) for batch in rows_of(plan, cluster))
+
+
+def rows_of(plan: ScanPlan, cluster: Coordinators) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan as nodes send them."""
     places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
     for segment in plan.segments:
-        for batch in read_segment(plan, segment, places=places, login=cluster.token, tls=cluster.tls):
-            yield _declared(batch, declared)
+        yield from read_segment(plan, segment, places=places, login=node_login(cluster.token), tls=cluster.tls)
 
 
 def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:

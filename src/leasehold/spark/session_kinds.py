@@ -14,10 +14,18 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 PROBED_ROWS: Final = 65_536
+SIZE_UNKNOWN: Final = 2**63 - 1
+"""What Spark takes for the size of rows of which it knows nothing."""
+_ONE_PROCESS: Final = re.compile(r"local(\[[^\]]*\])?")
 
 
 def is_classic(spark: object) -> bool:
     return isinstance(spark, SparkSession)
+
+
+def is_one_process(spark: SparkSession) -> bool:
+    """Whether driver and tasks run in one process of this machine."""
+    return is_classic(spark) and _ONE_PROCESS.fullmatch(spark.sparkContext.master or "") is not None
 
 
 def session_id(spark: SparkSession) -> str:
@@ -32,6 +40,15 @@ def cores(spark: SparkSession) -> int:
         return spark.sparkContext.defaultParallelism
     # A range has a partition for each.
     return spark.range(PROBED_ROWS).select(F.spark_partition_id()).distinct().count()
+
+
+def known_bytes(frame: DataFrame) -> int | None:
+    """How much memory the rows of a frame take, as far as Spark can tell before it has them."""
+    if not is_classic(frame.sparkSession):
+        return None
+    asked: Any = frame
+    size = asked._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # PySpark has no other way in
+    return size if size < SIZE_UNKNOWN else None
 
 
 def select_over(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:

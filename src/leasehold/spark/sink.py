@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.overwrite import check_few_values, commit_overwrite, new_rows, prepare_overwrite, replace_all
+from leasehold.client.overwrite import check_few_values, commit_overwrite, new_rows, replace_all
 from leasehold.client.threads import of_process
 from leasehold.core.data.replacement import Overwrite
 from leasehold.core.words.codec import decode_message, encode
@@ -32,6 +32,7 @@ from leasehold.errors import Refused
 from leasehold.ids import Revision, TransactionId
 from leasehold.spark.entry import ClusterEntry
 from leasehold.spark.errors import readable
+from leasehold.spark.spool import Spool
 
 log = logging.getLogger(__name__)
 
@@ -55,20 +56,25 @@ class LeaseholdSink(DataSourceArrowWriter):
         transaction: str,
         revision: int,
         begun: Overwrite | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self._entry = entry
         self._encoded_facts = facts
         self.transaction = TransactionId(transaction)
         self._revision = Revision(revision)
         self._begun = begun
+        self._spool = spool
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
-        """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
+        """Runs in a task: stages its rows, which come from the spool if there is one. Raises `Definite` for the first
+        row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
         with readable(facts.name), self._entry.kept(Cluster, known) as cluster:
             values: set[str] = set()
-            rows = iterator if self._begun is None else new_rows(iterator, facts, self._begun, values)
+            rows = iterator if self._spool is None else self._spool.rows(iterator)
+            if self._begun is not None:
+                rows = new_rows(rows, facts, self._begun, values)
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self.transaction, rows, self._revision)
             return StagedByTask([encode(segment) for segment in segments], values)
@@ -122,8 +128,10 @@ class LeaseholdSink(DataSourceArrowWriter):
         values = frozenset[str]().union(*(one.values for one in staged))
         if self._begun.by is not None:
             check_few_values(values, self._begun.by)
-        prepared = prepare_overwrite(cluster, facts, self.transaction, self._begun, self._revision, values)
-        return commit_overwrite(cluster, facts, self.transaction, segments, prepared).segments_short
+        done = commit_overwrite(
+            cluster, facts, self.transaction, segments, self._begun, revision=self._revision, values=values
+        )
+        return done.segments_short
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction, unless it is already committed: then its rows stay."""

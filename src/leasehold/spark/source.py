@@ -20,9 +20,12 @@ from leasehold.client.not_written import aborted_on_error
 from leasehold.core.data.replacement import Overwrite, check_unaltered
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import TableFacts
+from leasehold.spark.change_reader import LeaseholdChangesReader, with_labels
+from leasehold.spark.change_stream import ChangesStreamReader
 from leasehold.spark.entry import entry_for, freeze_modules
 from leasehold.spark.errors import readable
 from leasehold.spark.options import (
+    CHANGES,
     CLUSTER_OPTION,
     CREDENTIALS_OPTION,
     FOLLOWING,
@@ -32,17 +35,20 @@ from leasehold.spark.options import (
     USER_OPTION,
     WRITING,
     OverwriteOptions,
-    alters,
+    are_changes,
+    changes_asked,
     following,
-    replacing,
+    overwriting,
+    spool_of,
     written_table,
 )
 from leasehold.spark.options import asked as asked_by
 from leasehold.spark.reader import Asked, LeaseholdReader, fields_of
 from leasehold.spark.sink import LeaseholdSink
-from leasehold.spark.stream_reader import LeaseholdStreamReader
+from leasehold.spark.spool import Spool
+from leasehold.spark.stream_reader import LeaseholdStreamReader, TableStream
 from leasehold.spark.stream_sink import LeaseholdStreamSink
-from leasehold.spark.types import check_writable, spark_schema
+from leasehold.spark.types import spark_schema
 
 FORMAT: Final = "leasehold"
 CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
@@ -52,10 +58,10 @@ HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or host:port of coordinators).
 
-    A read takes `columns` (names with commas between them), `where` (conditions, as `client.cluster.Table.scan`), and
+    A read takes `columns` (names with commas between them), `where` (conditions, as `client.table.Table.scan`), and
     `asOfRevision` or `asOfTimestamp` (a time in ISO 8601 with its zone). A write with mode "overwrite" takes
     `replaceWhere`, `by` (with `overwriteMode` "dynamic") and `isolation`, which are `where`, `by` and `isolation` of
-    `client.cluster.Table.overwrite`. With `mergeSchema` "true" a write alters the table so that its columns fit.
+    `client.table.Table.overwrite`. With `mergeSchema` "true" a write alters the table so that its columns fit.
     Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
     users, `user` and `password` log in, else the token in the file `credentials`, which is by default the session's or
     $LEASEHOLD_CREDENTIALS, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get a login for this read or write
@@ -76,12 +82,15 @@ class LeaseholdSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that are read, as of now or of the revision that is asked for."""
-        asked = self._asked((*READING, *FOLLOWING))
+        asked = self._asked((*READING, *FOLLOWING, *CHANGES))
         with readable(asked.table), self._cluster() as cluster:
-            return spark_schema(fields_of(cluster, asked))
+            fields = fields_of(cluster, asked)
+            return with_labels(fields) if are_changes(self.options) else spark_schema(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`."""
+        if are_changes(self.options):
+            return self._changes_reader(schema)
         asked = self._asked()
         with readable(asked.table), self._cluster() as cluster:
             entry = entry_for(
@@ -89,11 +98,19 @@ class LeaseholdSource(DataSource):
             )
             return LeaseholdReader(entry=entry, asked=asked, schema=schema)
 
-    def streamReader(self, schema: StructType) -> LeaseholdStreamReader:  # noqa: N802 - Spark's name
-        """A reader of what is added to a table."""
+    def _changes_reader(self, schema: StructType) -> LeaseholdChangesReader:
+        with readable(FORMAT):
+            request = changes_asked(self.options)
+        with readable(request.name), self._cluster() as cluster:
+            entry = entry_for(cluster, cluster.facts(request.name).table, application=self._application())
+        return LeaseholdChangesReader(entry=entry, request=request, schema=schema)
+
+    def streamReader(self, schema: StructType) -> TableStream:  # noqa: N802 - Spark's name
+        """A reader of what is added to a table, or changed."""
         with readable(FORMAT):
             asked = following(self.options)
-        return LeaseholdStreamReader(self._cluster, asked, schema, self._application())
+        kind = ChangesStreamReader if asked.changes else LeaseholdStreamReader
+        return kind(self._cluster, asked, schema, self._application())
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
@@ -101,12 +118,13 @@ class LeaseholdSource(DataSource):
         Raises `Refused` with code ROWS_DO_NOT_FIT with every column that does not.
         """
         with readable(table := self._table(WRITING)), self._cluster() as cluster:
-            replaced = replacing(self.options, overwrites=overwrite)
-            facts = self._fitting(cluster, table, schema)
+            replaced = overwriting(self.options, overwrites=overwrite)
+            spool = spool_of(self.options)
+            facts = self._fitting(cluster, table, schema if spool is None else spool.spark_schema())
             if isinstance(replaced, Overwrite):
                 check_unaltered(replaced, facts)
             begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
-            return self._opened(cluster, facts, begun, replaces=begun is not None)
+            return self._opened(cluster, facts, begun, replaces=begun is not None, spool=spool)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LeaseholdStreamSink:  # noqa: N802 - Spark's name
         """A writer of one batch of a streaming query."""
@@ -118,16 +136,19 @@ class LeaseholdSource(DataSource):
         return LeaseholdStreamSink(begin, replaces=overwrite)
 
     def _fitting(self, cluster: Cluster, table: str, schema: StructType) -> TableFacts:
-        """The table that rows of this schema go to; it is altered if the options say so."""
-        facts = cluster.facts(table)
-        if alters(self.options):
-            from leasehold.spark.evolution import evolve  # noqa: PLC0415 - every worker imports this module
+        from leasehold.spark.evolution import fitting  # noqa: PLC0415 - every worker imports this module
 
-            facts = evolve(cluster, facts, schema)
-        check_writable(schema, facts.fields, table=facts.name)
-        return facts
+        return fitting(cluster, table, schema, self.options)
 
-    def _opened(self, cluster: Cluster, facts: TableFacts, begun: Overwrite | None, *, replaces: bool) -> LeaseholdSink:
+    def _opened(
+        self,
+        cluster: Cluster,
+        facts: TableFacts,
+        begun: Overwrite | None,
+        *,
+        replaces: bool,
+        spool: Spool | None = None,
+    ) -> LeaseholdSink:
         transaction = cluster.new_transaction()
         opened = cluster.open_transaction(facts, transaction)
         with aborted_on_error(cluster, facts, transaction):
@@ -140,6 +161,7 @@ class LeaseholdSource(DataSource):
             transaction=transaction,
             revision=max(opened.revision, entry.revision),
             begun=begun,
+            spool=spool,
         )
 
     def _asked(self, known: tuple[str, ...] = READING) -> Asked:

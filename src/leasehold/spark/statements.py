@@ -4,7 +4,7 @@
 | --- | --- |
 | SELECT | Spark, over a frame for each name of a table or view of the cluster (`spark/queries.py`) |
 | INSERT .. SELECT, CREATE TABLE .. AS SELECT | Spark, which writes that frame (`spark/writes.py`) |
-| MERGE, UPDATE | Spark, which writes rows of the table anew (`spark/merges.py`, `spark/changes.py`) |
+| MERGE, UPDATE | Spark, which writes rows of the table anew (`spark/merges.py`, `spark/updates.py`) |
 | definitions, DELETE, SHOW, DESCRIBE, INSERT .. VALUES | the cluster, as `leasehold sql` |
 """
 
@@ -30,13 +30,12 @@ from leasehold.core.words.messages import Receipt, Rows
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, BadSettings, BadStatement, Refused
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.spark.changes import update
 from leasehold.spark.creation import make_table
 from leasehold.spark.local_tables import Local
 from leasehold.spark.merges import Merge, MergeHow
-from leasehold.spark.options import CLUSTER_OPTION
 from leasehold.spark.queries import SparkQuery
 from leasehold.spark.settings import connected, credentials
+from leasehold.spark.updates import update
 from leasehold.spark.writes import Mode, with_types, write_frame
 from leasehold.sql.changes import MergeRows, read_merge, read_update
 from leasehold.sql.create_query import CreateQuery, read_create_query
@@ -148,7 +147,7 @@ def _insert(connection: Cluster, frame: DataFrame, inserted: InsertQuery, login:
         )
     named = with_types(frame.toDF(*(one.name for one in fields)), fields)
     mode: Mode = "overwrite" if inserted.overwrites else "append"
-    write_frame(named, facts.name, mode, {**login, CLUSTER_OPTION: connection.target})
+    write_frame(connection, named, facts.name, mode, login)
 
 
 def _check_ours(text: str) -> None:

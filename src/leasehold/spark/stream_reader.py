@@ -14,7 +14,7 @@ partition.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -48,6 +48,8 @@ class Following(NamedTuple):
     """Of a batch, which has one segment at least."""
     segments_max: int | None
     ignores_deletes: bool
+    changes: bool = False
+    """Whether rows that go are wanted too (`spark/change_stream.py`)."""
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,18 +72,6 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
             snapshot=snapshot,
         )
 
-    @classmethod
-    def of(cls, offset: dict[str, Any]) -> "Position":
-        """Raises `Refused` with code OTHER_CHECKPOINT."""
-        try:
-            return msgspec.convert(offset, cls)
-        except msgspec.ValidationError as error:
-            raise Refused(
-                f"the checkpoint is not of a stream from Leasehold: {error}",
-                code=ErrorCode.OTHER_CHECKPOINT,
-                hint="start the query with a new checkpoint",
-            ) from error
-
     @property
     def offset(self) -> dict[str, Any]:
         return msgspec.to_builtins(self)
@@ -91,7 +81,22 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         return Follow(table=self.table, generation=self.generation, number=self.number, deletes=self.deletes)
 
 
-class _Part(InputPartition):
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+def read_offset(offset: dict[str, Any], kind: type[P]) -> P:
+    """A position from a checkpoint. Raises `Refused` with code OTHER_CHECKPOINT."""
+    try:
+        return msgspec.convert(offset, kind)
+    except msgspec.ValidationError as error:
+        raise Refused(
+            f"the checkpoint is not of such a stream from Leasehold: {error}",
+            code=ErrorCode.OTHER_CHECKPOINT,
+            hint="start the query with a new checkpoint",
+        ) from error
+
+
+class StreamPart(InputPartition):
     """A share of the segments of a batch; `value` is an encoded plan."""
 
     def __init__(self, value: bytes, entry: ClusterEntry) -> None:
@@ -99,8 +104,8 @@ class _Part(InputPartition):
         self.entry = entry
 
 
-class LeaseholdStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of the columns of `schema`; `connect` makes a client of the one who asks."""
+class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What all streams from a table have; `connect` makes a client of the one who asks."""
 
     def __init__(
         self, connect: Callable[[], Cluster], asked: Following, schema: StructType, application: bytes
@@ -112,12 +117,43 @@ class LeaseholdStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._client: Cluster | None = None
         self._entry: ClusterEntry | None = None
         self._entry_ns = 0
-        self._until: int | None = None
-        """With `availableNow` the number at which the stream ends."""
 
     def __getstate__(self) -> dict[str, object]:
         """Tasks only read."""
         return {"_asked": self._asked, "_schema": self._schema}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        if self._asked.rows_max is None and self._asked.segments_max is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(self._asked.rows_max or 2**31 - 1)
+
+    def _cluster(self) -> Cluster:
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    def _entry_of(self, table: ObjectId) -> ClusterEntry:
+        """A login for the tasks, made anew long before it ends for good."""
+        now_ns = THREADS.now_ns()
+        if self._entry is None or now_ns - self._entry_ns >= STREAM_LOGIN_NS:
+            self._entry = entry_for(self._cluster(), table, application=self._application)
+            self._entry_ns = now_ns
+        return self._entry
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has read all up to there: nothing has to be told to the cluster."""
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class LeaseholdStreamReader(TableStream):
+    """A stream of the columns of `schema`."""
+
+    _until: int | None = None
+    """With `availableNow` the number at which the stream ends."""
 
     # ---------------------------------------------------------------- where batches begin and end
 
@@ -128,15 +164,10 @@ class LeaseholdStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             snapshot = plan.facts.revision if self._asked.after is None else None
             return Position.at(plan.follows, snapshot).offset
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        if self._asked.rows_max is None and self._asked.segments_max is None:
-            return ReadAllAvailable()
-        return ReadMaxRows(self._asked.rows_max or 2**31 - 1)
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch; `start` if there is nothing to read."""
         with readable(self._asked.table):
-            begin = Position.of(start)
+            begin = read_offset(start, Position)
             plan = self._added(begin)
             assert plan.follows is not None, "the coordinator is as new as the client"
             segments = plan.segments
@@ -171,7 +202,7 @@ class LeaseholdStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with readable(self._asked.table):
-            begin, until = Position.of(start), Position.of(end)
+            begin, until = read_offset(start, Position), read_offset(end, Position)
             plan = self._added(begin)
             if begin.snapshot is None:
                 segments = tuple(one for one in plan.segments if one.number < until.number)
@@ -180,9 +211,9 @@ class LeaseholdStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             else:
                 segments = plan.segments[: until.read - begin.read]
             check_readable(self._schema, plan.fields, table=self._asked.table)
-            entry = self._entry_of(plan)
+            entry = self._entry_of(plan.facts.table)
             shares = share_out(segments)
-            return [_Part(encode(msgspec.structs.replace(plan, segments=one)), entry) for one in shares]
+            return [StreamPart(encode(msgspec.structs.replace(plan, segments=one)), entry) for one in shares]
 
     def _added(self, begin: Position) -> ScanPlan:
         """What was added since, in order; as far as the stream goes."""
@@ -200,33 +231,12 @@ class LeaseholdStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _plan(self, **how: Any) -> ScanPlan:
         return self._cluster().plan(self._asked.table, self._schema.names, **how)
 
-    def _cluster(self) -> Cluster:
-        if self._client is None:
-            self._client = self._connect()
-        return self._client
-
-    def _entry_of(self, plan: ScanPlan) -> ClusterEntry:
-        """A login for the tasks, made anew long before it ends for good."""
-        now_ns = THREADS.now_ns()
-        if self._entry is None or now_ns - self._entry_ns >= STREAM_LOGIN_NS:
-            self._entry = entry_for(self._cluster(), plan.facts.table, application=self._application)
-            self._entry_ns = now_ns
-        return self._entry
-
     # ---------------------------------------------------------------- reading
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task, as `LeaseholdReader.read`."""
-        assert isinstance(partition, _Part), "`partitions` made it"
+        assert isinstance(partition, StreamPart), "`partitions` made it"
         plan = decoded(partition.value)
         known = of_process(plan.facts.cluster_id)
         with readable(self._asked.table), partition.entry.kept(Coordinators, known) as cluster:
             yield from read_rows(plan, self._schema, cluster)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Spark has read all up to there: nothing has to be told to the cluster."""
-
-    def stop(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None

@@ -6,8 +6,10 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.changes import asked_for
+from leasehold.client.cluster import Cluster
 from leasehold.client.past import AsOf
+from leasehold.client.table import conditions
 from leasehold.core.words.literals import render
 from leasehold.core.words.messages import Rows, ScanPlan, TableNeeded, ViewFacts
 from leasehold.core.words.records import Field
@@ -15,9 +17,13 @@ from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import ObjectId
+from leasehold.spark.change_reader import with_labels
 from leasehold.spark.local_tables import Local, read_locally
 from leasehold.spark.options import (
+    CHANGES_SINCE_OPTION,
+    CHANGES_UNTIL_OPTION,
     CLUSTER_OPTION,
+    IGNORE_DELETES_OPTION,
     SHARES_OPTION,
     TABLE_OPTION,
     THROUGH_OPTION,
@@ -50,7 +56,7 @@ def table(
 ) -> DataFrame:
     """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
 
-    `where` chooses rows as in `client.cluster.Table.scan`: what has no such row is not read, and other rows do not
+    `where` chooses rows as in `client.table.Table.scan`: what has no such row is not read, and other rows do not
     travel. The frame keeps the revision at which it was made or, over Flight, first read, or the revision or time
     `as_of`; ask for the table again to see rows that were added since. `local` says whether Spark reads files on its
     machine itself (`spark/local_tables.py`): with `False` all comes over Flight, with `True` nothing does. If the
@@ -67,6 +73,39 @@ def table(
     with connected(spark, cluster, user, password) as connection:
         login = credentials(spark, connection.target, user, password)
         return read_table(spark, connection, name, names, where=where, as_of=as_of, local=local, options=login)
+
+
+def changes(
+    spark: SparkSession,
+    name: str,
+    since: AsOf,
+    until: AsOf | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    ignore_deletes: bool = False,
+    cluster: str | Path | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> DataFrame:
+    """The rows of the table `database.table` that came and went after the revision or time `since`, up to `until` or
+    now, with `_change`, `_revision` and `_committed_at` as in `client.table.Table.changes`, in no order.
+
+    The rest is as in `table`. Raises as `Table.changes`.
+    """
+    chosen = None if columns is None else tuple(columns)
+    with connected(spark, cluster, user, password) as connection:
+        request = asked_for(connection, name, since, until, chosen, ignores_deletes=ignore_deletes)
+        plan = connection.plan_changes(request)
+        end = plan.plan.facts.revision if request.until is None else request.until
+        options = {
+            **credentials(spark, connection.target, user, password),
+            TABLE_OPTION: name,
+            CLUSTER_OPTION: connection.target,
+            CHANGES_SINCE_OPTION: str(request.since),
+            CHANGES_UNTIL_OPTION: str(end),
+            IGNORE_DELETES_OPTION: str(ignore_deletes).lower(),
+        }
+        return spark.read.format(FORMAT).schema(with_labels(plan.plan.fields)).options(**options).load()
 
 
 def read_table(

@@ -4,22 +4,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
+import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, DecimalType, DoubleType, IntegralType, NumericType
 
+from leasehold.client.cluster import Cluster
 from leasehold.core.data.replacement import Isolation
 from leasehold.core.words.records import Field
-from leasehold.errors import BadSettings
+from leasehold.errors import BadSettings, LeaseholdError
+from leasehold.spark.evolution import begun_table, fitting
 from leasehold.spark.options import (
+    BEGUN_OPTION,
+    BEGUN_TABLE_OPTION,
     BY_OPTION,
     CLUSTER_OPTION,
     ISOLATION_OPTION,
     MERGE_SCHEMA_OPTION,
     OVERWRITE_MODE_OPTION,
     REPLACE_WHERE_OPTION,
+    SPOOL_OPTION,
+    OverwriteOptions,
+    overwriting,
 )
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.source import FORMAT
+from leasehold.spark.spool import is_worth_it, share_numbers, spooled
 from leasehold.spark.types import spark_type
 
 Mode: TypeAlias = Literal["append", "overwrite"]
@@ -60,11 +69,40 @@ def write(
     chosen = {key: value for key, value in given.items() if value is not None}
     with connected(spark, cluster, user, password) as connection:
         login = credentials(spark, connection.target, user, password)
-        write_frame(frame, name, mode, {**chosen, **login, CLUSTER_OPTION: connection.target})
+        write_frame(connection, frame, name, mode, {**chosen, **login})
 
 
-def write_frame(frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
-    """As `write`; the `options` name the cluster, log in, and say what is replaced."""
+def write_frame(connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
+    """As `write`; the `options` log in, and say what is replaced."""
+    options = {**options, CLUSTER_OPTION: connection.target}
+    begun = _begun(connection, frame, name, mode, options) if is_worth_it(frame) else None
+    if begun is None:
+        _save(frame, name, mode, options)
+        return
+    with spooled(frame) as spool:
+        if spool is None:
+            _save(frame, name, mode, begun)
+        else:
+            numbers = share_numbers(frame.sparkSession, spool)
+            _save(numbers, name, mode, {**begun, SPOOL_OPTION: msgspec.json.encode(spool).decode()})
+
+
+def _begun(
+    connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The options of a write that has begun before its rows are made; None if it is refused, which the source says."""
+    try:
+        table = begun_table(fitting(connection, name, frame.schema, options))
+        replaced = overwriting(options, overwrites=mode == "overwrite")
+        if isinstance(replaced, OverwriteOptions):
+            replaced = replaced.begin(connection, name)
+    except LeaseholdError:
+        return None
+    begun = {} if replaced is None else {BEGUN_OPTION: msgspec.json.encode(replaced).decode()}
+    return {**options, BEGUN_TABLE_OPTION: msgspec.json.encode(table).decode(), **begun}
+
+
+def _save(frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
     frame.write.format(FORMAT).options(**options).mode(mode).save(name)
 
 

@@ -43,6 +43,18 @@ _REFUSED: Final[Mapping[type[exp.Expr], str]] = {
     exp.Version: "the version of a table",
 }
 """What can't be checked, reads anything but tables, or depends on the user who runs it."""
+OF_THE_ENGINE: Final = (
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.CurrentRole,
+    exp.CurrentDatabase,
+    exp.CurrentSchema,
+    exp.CurrentCatalog,
+    exp.CurrentVersion,
+    exp.ReadCSV,
+    exp.ReadParquet,
+)
+"""What an engine would answer about itself and its own user, or read from files."""
 
 _NOT_BY_POSITION: Final = ("by_name", "side", "kind", "on")
 """How a UNION may match its branches other than column by column."""
@@ -85,6 +97,8 @@ def _refused(node: exp.Expr) -> str | None:
             return "NATURAL, which depends on columns to come,"
         case exp.SetOperation() if any(node.args.get(one) for one in _NOT_BY_POSITION):
             return "columns matched by name"
+        case _ if isinstance(node, OF_THE_ENGINE):
+            return "what an engine tells of itself"
         case _:
             return _REFUSED.get(type(node))
 

@@ -132,7 +132,8 @@ class Source:
 
     def is_secret(self, at: int) -> bool:
         """Whether the token `at` may be a password, or a part of a badly written one."""
-        return "PASSWORD" in self.forms[:at] or ("USER" in self.forms[:5] and at > self.forms.index("USER"))
+        first = len(self.forms) - len(_explained(self.forms))
+        return "PASSWORD" in self.forms[:at] or "USER" in self.forms[:at][: first + 5]
 
     def bad(self, what: str, offset: int | None = None) -> BadStatement:
         """The error that `what` is wrong, at the character `offset` if it is known."""
@@ -229,9 +230,13 @@ def upper(word: str) -> str:
     return word.upper() if word.isascii() else word
 
 
+def _explained(forms: tuple[str, ...]) -> tuple[str, ...]:
+    """The forms of the statement that EXPLAIN explains, or of any other statement."""
+    return forms[1:] if forms[:1] == ("EXPLAIN",) and len(forms) > 1 else forms
+
+
 def _hint(forms: tuple[str, ...]) -> str:
-    if forms[:1] == ("EXPLAIN",) and len(forms) > 1:
-        forms = forms[1:]
+    forms = _explained(forms)
     if forms[:3] == ("CREATE", "OR", "REPLACE"):
         forms = ("CREATE", "VIEW")
     words = [_SYNONYMS.get(form, form) for form in forms[:2]]

@@ -10,7 +10,12 @@ from functools import lru_cache
 from leasehold.core.words.records.principals import PrincipalKind
 from leasehold.core.words.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
 from leasehold.errors import BadStatement
-from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
+from leasehold.limits.statements import (
+    LARGE_STATEMENT_CHARACTERS,
+    PARSE_INLINE_CHARACTERS,
+    PARSE_KEPT_CHARACTERS,
+    PARSED_STATEMENTS_KEPT,
+)
 from leasehold.sql import alter, databases, principals, questions
 from leasehold.sql.cluster import alter_cluster, alter_node
 from leasehold.sql.create_view import create_view, drop_view
@@ -48,9 +53,16 @@ _parse_once = lru_cache(PARSED_STATEMENTS_KEPT)(_parse)
 
 
 def parses_at_once(text: str) -> bool:
-    """Whether `parse` takes no longer than an event loop can spare: the SELECT of a view may take seconds."""
-    words = text.upper() if len(text) <= PARSE_INLINE_CHARACTERS else ""
-    return bool(words) and not ("CREATE" in words and "VIEW" in words)
+    """Whether `parse` takes no longer than an event loop can spare."""
+    return len(text) <= PARSE_INLINE_CHARACTERS and not may_take_seconds(text)
+
+
+def may_take_seconds(text: str) -> bool:
+    """Whether `parse` may take that long: a large statement, or the SELECT of a view."""
+    if len(text) > LARGE_STATEMENT_CHARACTERS:
+        return True
+    words = text.upper()
+    return "CREATE" in words and "VIEW" in words
 
 
 def _statement(cursor: Cursor) -> AnyStatement:

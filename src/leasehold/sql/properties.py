@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.words.change_retention import CHANGE_RETENTION, parse_retention
+from leasehold.core.words.compact_property import COMPACT, check_compact
 from leasehold.core.words.durations import parse_duration
 from leasehold.core.words.statements import ColumnDefinition, fold
 from leasehold.core.words.types import Plain
@@ -45,7 +47,7 @@ def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]
         min_in_sync=_nodes("min_in_sync", given),
         ttl_ns=ttl_ns,
         time_column=time_column,
-        others=_others(given, *_OF_TABLES),
+        others=_others(given),
     )
 
 
@@ -58,7 +60,7 @@ def changed_properties(given: Mapping[str, str]) -> TableProperties:
         replication=_nodes("replication", given),
         min_in_sync=_nodes("min_in_sync", given),
         ttl_ns=ttl_ns,
-        others=_others(given, *_OF_TABLES),
+        others=_others(given),
     )
 
 
@@ -71,7 +73,7 @@ def check_unset(keys: Collection[str]) -> None:
 
 def database_properties(given: Mapping[str, str]) -> dict[str, str]:
     """The properties of a database; raises `Refused` with code BAD_PROPERTY."""
-    for key in _OF_TABLES:
+    for key in (*_OF_TABLES, CHANGE_RETENTION, COMPACT):
         if key in given:
             raise _bad(f"{key!r} is only for tables", "write it in the TBLPROPERTIES of each table")
     return dict(given)
@@ -166,8 +168,12 @@ def _time_column(found: Mapping[str, str], columns: Sequence[ColumnDefinition]) 
     )
 
 
-def _others(found: Mapping[str, str], *known: str) -> dict[str, str]:
-    return {key: value for key, value in found.items() if key not in known}
+def _others(found: Mapping[str, str]) -> dict[str, str]:
+    if CHANGE_RETENTION in found:
+        parse_retention(found[CHANGE_RETENTION])
+    if COMPACT in found:
+        check_compact(found[COMPACT])
+    return {key: value for key, value in found.items() if key not in _OF_TABLES}
 
 
 def _bad(text: str, hint: str) -> Refused:

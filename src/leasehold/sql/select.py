@@ -17,6 +17,7 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
 from leasehold.sql.binder import (
     DIALECT,
+    OF_THE_ENGINE,
     columns_read,
     first_select,
     qualified,
@@ -40,18 +41,6 @@ _SPARKS: Final[Mapping[type[exp.Expr], str]] = {
     exp.Cluster: "CLUSTER BY",
 }
 """Clauses about partitions, which only Spark has."""
-_MEANINGLESS: Final = (
-    exp.CurrentUser,
-    exp.SessionUser,
-    exp.CurrentRole,
-    exp.CurrentDatabase,
-    exp.CurrentSchema,
-    exp.CurrentCatalog,
-    exp.CurrentVersion,
-    exp.ReadCSV,
-    exp.ReadParquet,
-)
-"""What DuckDB would answer about itself, or read from files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +81,7 @@ def read_select(text: str, *, cluster: str) -> Select:
 
 def _check_parts(source: Source, tree: exp.Query, sparks: Callable[[exp.Query, str], Refused]) -> None:
     for node in tree.walk():
-        if isinstance(node, _MEANINGLESS):
+        if isinstance(node, OF_THE_ENGINE):
             raise source.bad(f"{node.sql(DIALECT)[:_NAME_SHOWN]} is not valid here")
         if isinstance(node, exp.Lateral):
             raise sparks(tree, "LATERAL VIEW")

@@ -1,9 +1,13 @@
-"""Conditions that choose rows, each on one column, joined by AND: those of a scan, and the simpler ones of a DELETE."""
+"""Conditions that choose rows, each on one column, joined by AND: those of a scan, and the simpler ones of a DELETE.
 
+OR stands between values of one column, which is IN: in parentheses beside AND, so that nobody has to know which of
+them binds first."""
+
+from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.words.messages import Filter
-from leasehold.core.words.statements import Condition, Literal
+from leasehold.core.words.statements import Condition, Literal, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import FILTERS_MAX
@@ -12,7 +16,8 @@ from leasehold.sql.front import read
 
 _COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 _WRITE: Final = (
-    "write column = value, <, <=, >, >=, BETWEEN, IN (..), IS NULL, IS NOT NULL or LIKE 'start%', joined by AND"
+    "write column = value, <, <=, >, >=, BETWEEN, IN (..), IS NULL, IS NOT NULL or LIKE 'start%', joined by AND;"
+    " OR between values of one column, such as (a = 1 OR a = 2)"
 )
 
 
@@ -24,21 +29,47 @@ def read_where(text: str) -> tuple[Filter, ...]:
     try:
         cursor = Cursor(read(text))
         found = list(_filters(cursor))
-        while cursor.accept("AND"):
-            found += _filters(cursor)
-            if len(found) > FILTERS_MAX:
-                raise Refused(
-                    f"more than {FILTERS_MAX} conditions",
-                    code=ErrorCode.TOO_MANY_CONDITIONS,
-                    hint="write IN (..) for several values, or filter the rows that come",
-                )
+        if cursor.form == "OR":
+            found = [_alternatives(cursor, found)]
+        else:
+            while cursor.accept("AND"):
+                found += _filters(cursor)
+                if len(found) > FILTERS_MAX:
+                    raise Refused(
+                        f"more than {FILTERS_MAX} conditions",
+                        code=ErrorCode.TOO_MANY_CONDITIONS,
+                        hint="write IN (..) for several values, or filter the rows that come",
+                    )
         cursor.end()
     except BadStatement as error:
         raise BadStatement(error.text, hint=_WRITE) from error
     return tuple(found)
 
 
+def _alternatives(cursor: Cursor, first: Sequence[Filter]) -> Filter:
+    """`first OR ..`: one of several values of a column."""
+    column, values = first[0].column, list[Literal]()
+    found = first
+    while True:
+        if len(found) != 1 or found[0].operator not in {"=", "IN"} or fold(found[0].column) != fold(column):
+            raise cursor.bad("OR can only stand between values of one column")
+        values += found[0].values
+        if not cursor.accept("OR"):
+            return Filter(column=column, operator="IN", values=tuple(values))
+        found = _simple(cursor)
+
+
 def _filters(cursor: Cursor) -> tuple[Filter, ...]:
+    if not cursor.accept("("):
+        return _simple(cursor)
+    found = _simple(cursor)
+    if cursor.form == "OR":
+        found = (_alternatives(cursor, found),)
+    cursor.expect(")")
+    return found
+
+
+def _simple(cursor: Cursor) -> tuple[Filter, ...]:
     if cursor.form == "NOT" and cursor.ahead(1) not in {*_COMPARISONS, "BETWEEN", "IN", "IS", "LIKE"}:
         raise cursor.unsupported()
     column = cursor.column()

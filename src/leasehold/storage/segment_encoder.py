@@ -25,6 +25,7 @@ from leasehold.limits.segments import (
     WRITE_ROWS_MAX,
 )
 from leasehold.storage.chunk_sink import ChunkSink
+from leasehold.storage.held_rows import HeldRows
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.schema import arrow_schema, count_true, physical_name
 from leasehold.storage.statistics import column_statistics
@@ -62,9 +63,9 @@ class SegmentEncoder:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
         self._writer: pq.ParquetWriter | None = None
         self._written: list[pq.FileMetaData] = []
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = 0
-        self._pending_bytes = 0
+        self._pending = HeldRows(ENCODER_BATCHES_MAX)
+        self._counted_bytes = 0
+        """What `room` counts for this encoder."""
         self._with_nan: set[int] = set()
         self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
         self._repeats_strings = any(map(pa.types.is_string, self._schema.types))
@@ -104,25 +105,25 @@ class SegmentEncoder:
         self._forget()
 
     def _hold(self, batch: pa.RecordBatch) -> None:
-        if self._pending_rows + batch.num_rows > self._row_group_rows:
+        if self._pending.rows + batch.num_rows > self._row_group_rows:
             self._write_row_group()
-        self._pending.append(batch)
-        self._pending_rows += batch.num_rows
-        self._pending_bytes += batch.nbytes
-        self._room.add(batch.nbytes)
+        pending = self._pending
+        pending.add(batch)
+        self._count()
         self.rows += batch.num_rows
-        is_large = self._pending_bytes >= ROW_GROUP_BYTES_MIN and self._room.is_full
+        if self._room.is_full:
+            pending.shrink()  # a row group of few rows would cost every reader more
+            self._count()
+        is_large = pending.value_bytes >= ROW_GROUP_BYTES_MIN and self._room.is_full
         # A file does not say how long the values of a dictionary are, so a reader may decode a whole row group at once.
-        is_large |= self._pending_bytes >= SCAN_FIRST_BYTES_MAX and self._repeats_strings
-        if self._pending_rows >= self._row_group_rows or is_large:
+        is_large |= pending.value_bytes >= SCAN_FIRST_BYTES_MAX and self._repeats_strings
+        if pending.rows >= self._row_group_rows or is_large:
             self._write_row_group()
-        elif len(self._pending) > ENCODER_BATCHES_MAX:
-            self._pending = [pa.concat_batches(self._pending)]
 
     def _write_row_group(self) -> None:
-        if not self._pending:
+        if not self._pending.batches:
             return
-        rows = pa.Table.from_batches(self._pending, self._schema)
+        rows = pa.Table.from_batches(self._pending.batches, self._schema)
         writer = self._writer or self._open()
         writer.write_table(rows.rename_columns(self._names), row_group_size=self._row_group_rows)
         # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
@@ -130,8 +131,12 @@ class SegmentEncoder:
         self._forget()
 
     def _forget(self) -> None:
-        self._room.add(-self._pending_bytes)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._pending = HeldRows(ENCODER_BATCHES_MAX)
+        self._count()
+
+    def _count(self) -> None:
+        self._room.add(self._pending.size_bytes - self._counted_bytes)
+        self._counted_bytes = self._pending.size_bytes
 
     def _open(self) -> pq.ParquetWriter:
         schema = pa.schema([one.with_name(name) for one, name in zip(self._schema, self._names, strict=True)])
@@ -156,15 +161,15 @@ class SegmentEncoder:
 
     def _rows_at_once(self) -> int:
         """Parquet looks only between so many rows whether a page is full, and a reader decodes whole pages."""
-        if not self._pending:
+        if not self._pending.batches:
             return WRITE_ROWS_MAX
-        return max(1, min(WRITE_ROWS_MAX, PAGE_BYTES * self._pending_rows // max(1, self._pending_bytes)))
+        return max(1, min(WRITE_ROWS_MAX, PAGE_BYTES * self._pending.rows // max(1, self._pending.value_bytes)))
 
     def _repetitive(self) -> list[str] | bool:
         """The string columns whose first rows repeat themselves."""
-        if not self._pending:
+        if not self._pending.batches:
             return False
-        sample = pa.Table.from_batches(self._pending, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
+        sample = pa.Table.from_batches(self._pending.batches, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
         names = [
             name
             for name, column in zip(self._names, sample.columns, strict=True)

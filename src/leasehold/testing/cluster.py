@@ -1,6 +1,7 @@
 """A whole simulated cluster: production coordinators and agents on virtual time, network, disks and clocks."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final, TypeVar
@@ -9,6 +10,7 @@ from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.statement_calls import run_statement
+from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import (
     AskStatus,
     ClientRequest,
@@ -18,6 +20,7 @@ from leasehold.core.words.messages import (
     Message,
     Receipt,
     Rows,
+    StagedSegment,
 )
 from leasehold.core.words.records import SettingsRecord
 from leasehold.errors import OutcomeUnknown
@@ -28,6 +31,7 @@ from leasehold.testing.coordinator_calls import Account, coordinator_client
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.rows import named_rows
 from leasehold.testing.site import Site
 from leasehold.testing.steps import TaskRuntime
 
@@ -60,6 +64,9 @@ class SimulatedCluster(Site):
         self.nodes = [
             SimulatedNode(self, f"n{number}", random.randint(-largest, largest)) for number in range(1, nodes + 1)
         ]
+        if oracle is not None:
+            for node in self.nodes:
+                node.data.on_compacted = oracle.saw
         self.coordinators = [
             SimulatedCoordinator(self, f"c{number}", random.randint(-largest, largest), lambda: self.leading)
             for number in range(1, coordinators + 1)
@@ -127,6 +134,12 @@ class SimulatedCluster(Site):
         """Asks one coordinator after the other until one answers definitely."""
         client = self.client(token=request.login) if isinstance(request, ClientRequest) else self._client
         return await client.until_answered(client.question(request, kind), AT_LENGTH, unknown=OutcomeUnknown)
+
+    def contents(self, segment: StagedSegment) -> Counter[str]:
+        """The rows of a staged segment, by a disk that has it; none if none has."""
+        file = OnDisk(segment.table, segment.bucket, segment.id)
+        found = (node.data.disk.content(file) for node in self.nodes)
+        return named_rows(next((one.rows for one in found if one is not None), ()))
 
     async def wait_for(self, holds: Callable[[], object], *, at_most_ns: int = 60 * SECOND_NS) -> None:
         """Lets virtual time pass until `holds()`; an assertion fails if it does not in time."""

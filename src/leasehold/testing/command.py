@@ -18,7 +18,8 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.leases.world import run as run_leases
 from leasehold.testing.oracle import InvariantViolated
-from leasehold.testing.simulation import SECONDS, RunResult, simulate
+from leasehold.testing.run_result import RunResult
+from leasehold.testing.simulation import SECONDS, simulate
 
 STEPS: Final = 2_000
 PROGRESS_S: Final = 10.0

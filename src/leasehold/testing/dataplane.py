@@ -8,12 +8,14 @@ so does a task of the process here.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from leasehold.core.data.appends import Appends
+from leasehold.core.data.compactions import Compactions
 from leasehold.core.data.fetches import Fetches
 from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Peers
@@ -22,6 +24,7 @@ from leasehold.core.data.scans import Scans
 from leasehold.core.local.reads import LocalReads
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import (
+    CompactTicket,
     FetchTicket,
     ForwardTicket,
     LocalOpened,
@@ -30,6 +33,7 @@ from leasehold.core.words.messages import (
     OpenLocal,
     ReadTicket,
     RenewLocal,
+    StagedSegment,
     WhoAreYou,
     WriteTicket,
 )
@@ -41,15 +45,17 @@ from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.reconciler import Reconciler
+from leasehold.node.serving.own_compactions import OwnCompactions
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.duplexes import RowEncoder, RowsOfDuplex, SimulatedPeers, bytes_of_duplex
 from leasehold.testing.hosts import Host
 from leasehold.testing.links import MemoryLinks
 from leasehold.testing.on_disk import by_bucket
-from leasehold.testing.rows import batch_message, bytes_message
+from leasehold.testing.rows import batch_message, bytes_message, named_rows
 from leasehold.testing.segments import MemorySegments, OnReleased
 from leasehold.testing.steps import TaskRuntime
 from leasehold.testing.threads import NoThreads
+from leasehold.testing.write_news import Wrote
 from leasehold.wire.ports import Clock, Duplex, Vault
 from leasehold.wire.tasks import gravest_here
 
@@ -81,6 +87,8 @@ class DataNode:
         self.returned: Callable[[], Revision] = lambda: Revision(0)
         """The newest change that has returned to a client."""
         self.on_released: OnReleased = lambda _passed, _ticket, _rows: None
+        self.on_compacted: Callable[[Wrote], None] = lambda _: None
+        """Told of each segment that the node has written by itself, before it is committed."""
         self.on_verified: Callable[[OnDisk], None] = lambda _one: None
         """Told of each file that is read whole to be held against its hash."""
 
@@ -156,6 +164,7 @@ class DataNode:
                 )
                 server = await self.host.serve(address, service, on_fault=on_fault)
                 group.create_task(service.sweep())
+                group.create_task(OwnCompactions(agent, published, clock, service.compact_by_itself).run())
                 try:
                     await reconciler.run()
                 finally:
@@ -191,6 +200,7 @@ class DataService:
         published.on_view, published.on_surrender = self._local.viewed, self._local.end_all
         self._fetches = Fetches(requests, segments, manifest)
         self._appends = Appends(requests, disk, RowEncoder, Peers(runtime, SimulatedPeers(node.host)))
+        self._compactions = Compactions(requests, self._scans, self._appends)
 
     async def call(self, request: Message) -> Message:
         """How this node sees itself, as the action `health` answers, or a local open."""
@@ -210,6 +220,23 @@ class DataService:
             await self._clock.sleep_until(self._clock.now_ns() + LOCAL_SWEEP_NS)
             await self._local.sweep()
 
+    async def compact_by_itself(self, ticket: CompactTicket) -> StagedSegment:
+        """The new segment of a bucket that the node compacts by itself; `on_compacted` hears what is in it."""
+        staged = await self._compactions.compact_by_itself(ticket)
+        content = self._node.disk.content(OnDisk(staged.table, staged.bucket, staged.id))
+        rows = named_rows(() if content is None else content.rows)
+        self._node.on_compacted(
+            Wrote(
+                transaction=ticket.transaction,
+                table=ticket.table,
+                rows=Counter(),
+                segments={staged.id: rows} if staged.rows else {},
+                replaces=frozenset(one for one, _ in ticket.joined),
+                kept=staged.rows,
+            )
+        )
+        return staged
+
     async def _open(self, request: OpenLocal) -> LocalOpened:
         opened = await self._local.open(request)
         self._lend(request.request, opened.revision)
@@ -227,10 +254,12 @@ class DataService:
         self._node.lent[request] = Lent(self._published.lease.deadline_ns, revision, self._node.returned())
 
     def stream(self, request: Message) -> AsyncIterator[Message]:
-        """A scan of one segment, or a copy of it for another node."""
+        """A scan of one segment, a copy of it for another node, or a new segment with the rows of old ones."""
         match request:
             case ReadTicket():
                 return self._scan(request)
+            case CompactTicket():
+                return self._compactions.compact(request)
             case FetchTicket():
                 return self._give(request)
             case _:

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from leasehold.core.data.asking import Asking
 from leasehold.core.local.sub_lease import SubLease, sent_and_answer
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_secret, node_login
 from leasehold.core.words.messages import (
     LocalOpened,
     LocalRenewed,
@@ -89,7 +89,7 @@ class SimulatedDriver:
             revision=max(plan.facts.revision, self._client.known.revision),
             cutoff=plan.cutoff,
             generation=plan.facts.generation,
-            login=self._client.calls.token,
+            login=node_login(self._client.calls.token),
         )
         connection = self._host.connect(place.address)
         try:

@@ -16,6 +16,7 @@ from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import (
     AgreeCutoff,
     AskView,
@@ -69,7 +70,7 @@ def _reading(
     places = Places(plan.facts, partial(client.look_again, plan.facts), runtime=ports.runtime, known=client.known)
 
     def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]:
-        login = client.calls.token
+        login = node_login(client.calls.token)
         return lambda one: SegmentReader(plan, one, places, ports, login=login, asking=Asking())
 
     return of

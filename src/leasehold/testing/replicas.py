@@ -30,6 +30,11 @@ class ReplicaBatch(msgspec.Struct, frozen=True):
         return len(self.rows)
 
     @property
+    def num_columns(self) -> int:
+        """None: its size is that of its rows."""
+        return 0
+
+    @property
     def nbytes(self) -> int:
         """A size such that AHEAD_ROWS fill an inbox."""
         return len(self.rows) * (SCAN_AHEAD_BYTES_MAX // AHEAD_ROWS)

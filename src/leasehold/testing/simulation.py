@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from random import Random  # noqa: TID251 a type alone, and generators seeded by the run
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 
@@ -30,6 +30,7 @@ from leasehold.testing.catalog_operations import operations
 from leasehold.testing.clients import Client, ClientStatement, NotDone, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
+from leasehold.testing.compactors import SimulatedCompactor
 from leasehold.testing.coordinator_calls import Account
 from leasehold.testing.drivers import drivers
 from leasehold.testing.invariants import INVARIANTS, finish
@@ -44,6 +45,7 @@ from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.questions import Questioner
 from leasehold.testing.readers import CompleteScan, SimulatedReader
 from leasehold.testing.rows import RowId, named_rows
+from leasehold.testing.run_result import RunResult
 from leasehold.testing.segments import OnReleased
 from leasehold.testing.statements import (
     DATABASES,
@@ -62,6 +64,8 @@ from leasehold.testing.stream_writers import SimulatedStream
 from leasehold.testing.takers import TakerTurn, kept, scan_and_delete, taking_itself
 from leasehold.testing.write_news import WriteEnded
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
+
+W = TypeVar("W", bound=SimulatedWriter)
 
 SECONDS: Final = 80
 """How long faults go on in one run, in simulated time."""
@@ -87,26 +91,6 @@ VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 BATCH_ROWS: Final = (1, 4)
 BATCH_DELAYS_NS: Final = (MILLISECOND_NS, 10 * MILLISECOND_NS, 300 * MILLISECOND_NS)
-
-
-class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a run. The same seed gives the same digest, on any machine and with any hash seed."""
-
-    seed: int
-    nodes: int
-    coordinators: int
-    steady: bool
-    simulated_ns: int
-    steps: int
-    statements: int
-    batches: int
-    scans: int
-    writes: int
-    undecided: int
-    """1 if it could not be decided whether what clients were answered is linearizable (INV-READ-2)."""
-    faults: dict[str, int]
-    digest: str
-    trace: tuple[str, ...]
 
 
 class _Over(Exception):
@@ -222,6 +206,9 @@ class Simulation:
         clients.append(self._questioners[-1].run())
         rows = itertools.count(1)
         writers = [self._writer("w1", rows, group, self._account(WRITER)).run(NAMES)]
+        compactor = self._writer("w3", rows, group, self._account(WRITER), SELDOM, SimulatedCompactor)
+        compactor.contents = self.cluster.contents
+        writers.append(compactor.run(NAMES))
         reader = self._reader("r1", group, self._account(READER)).run(NAMES)
         writers.append(SimulatedStream(self._writer("w2", rows, group, self._account(WRITER)), self._fork()).run(NAMES))
         if self._turn is TakerTurn.DELETING:
@@ -262,8 +249,9 @@ class Simulation:
         group: asyncio.TaskGroup,
         account: Account | None,
         habits: Habits = HABITS,
-    ) -> SimulatedWriter:
-        return SimulatedWriter(
+        kind: type[W] = SimulatedWriter,
+    ) -> W:
+        return kind(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
             clock=SimulatedClock(self.cluster.loop),

@@ -21,11 +21,13 @@ from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts
 from leasehold.core.data.replacement import Overwrite, begun_by, conflict, replaced_by, still_there
 from leasehold.core.data.row_sender import RowSender, SenderPorts
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import (
     AbortTransaction,
     AskTable,
     CommitTransaction,
     Filter,
+    Follow,
     OpenTransaction,
     PlanScan,
     ScanPlan,
@@ -180,15 +182,8 @@ class SimulatedWriter:
     async def _write(
         self, facts: TableFacts, rows: tuple[RowId, ...], begun: Overwrite | None, batch: StreamBatch | None = None
     ) -> Written:
-        transaction = TransactionId(self._entropy.hex_128())
-        request = OpenTransaction(
-            cluster_id=facts.cluster_id,
-            transaction=transaction,
-            table=facts.table,
-            schema_version=facts.schema_version,
-            generation=facts.generation,
-        )
-        opened = await self._client.resolve(request, Asking())
+        opened = await self._opened(facts)
+        transaction = opened.transaction
         written = Written(transaction=transaction, table=facts.table, name=facts.name, rows=rows, fate=WriteFate.DIED)
         request = CommitTransaction(cluster_id=facts.cluster_id, transaction=transaction, segments=(), batch=batch)
         try:
@@ -235,15 +230,26 @@ class SimulatedWriter:
         """Rows that no writer has written."""
         return tuple(RowId(next(self._rows)) for _ in range(count))
 
-    async def _planned(self, name: str, where: tuple[Filter, ...]) -> ScanPlan:
-        request = PlanScan(cluster_id=None, name=name, columns=None, where=where, replaces=True)
+    async def _opened(self, facts: TableFacts) -> TransactionFacts:
+        """A new write transaction on a table."""
+        request = OpenTransaction(
+            cluster_id=facts.cluster_id,
+            transaction=TransactionId(self._entropy.hex_128()),
+            table=facts.table,
+            schema_version=facts.schema_version,
+            generation=facts.generation,
+        )
+        return await self._client.resolve(request, Asking())
+
+    async def _planned(self, name: str, where: tuple[Filter, ...], since: Follow | None = None) -> ScanPlan:
+        request = PlanScan(cluster_id=None, name=name, columns=None, where=where, replaces=True, follows=since)
         return await self._client.look_up(request, ScanPlan, Asking())
 
     async def _prepared(
         self, begun: Overwrite, facts: TableFacts, request: CommitTransaction, revision: Revision
     ) -> CommitTransaction:
         """Stages the rows that are kept, once the new ones are; they are the segments of the answer."""
-        plan = still_there(begun, await self._planned(facts.name, begun.where), facts)
+        plan = still_there(begun, await self._planned(facts.name, begun.where, begun.since), facts)
         kept: list[RowId] = []
         async with aclosing(batches_of(msgspec.structs.replace(plan, where=()), self._client, self._ports)) as found:
             async for batch, _ in found:
@@ -315,7 +321,7 @@ class SimulatedWriter:
             task.revision,
             Places(task.facts, look_up, runtime=self._runtime, known=self._client.known),
             SenderPorts(self._runtime, SimulatedReplicas(self._transport, task.columns), self._entropy.hex_128),
-            login=self._client.calls.token,
+            login=node_login(self._client.calls.token),
             asking=Asking(),
         )
         await self.pause()

@@ -20,6 +20,7 @@ from leasehold.certificates.names import CertificateRole
 from leasehold.core.words.codec import decode_as, decode_message, decode_ticket, encode
 from leasehold.core.words.messages import (
     AskLocalProof,
+    CompactTicket,
     Failure,
     FetchTicket,
     FlightCaller,
@@ -109,6 +110,21 @@ def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
     if blob is None:
         raise BadMessage(f"nothing came instead of {kind.__name__}")
     return decode_as(kind, blob if isinstance(blob, bytes) else blob.to_pybytes())
+
+
+def bytes_of(batch: pa.RecordBatch | None, bytes_max: int = 2 * FLIGHT_MESSAGE_BYTES_MAX) -> Iterator[memoryview]:
+    """The chunks of a segment's bytes. The batch comes from another process, so nothing in it is trusted. Raises
+    `pa.ArrowInvalid`."""
+    if batch is None or not batch.schema.equals(BYTES_SCHEMA):
+        raise pa.ArrowInvalid("not a segment's bytes")
+    batch.validate(full=True)
+    if batch.nbytes > bytes_max:
+        raise pa.ArrowInvalid(f"more than {bytes_max} bytes at once")
+    for value in batch.column(0):
+        content = value.as_buffer()
+        if content is None:
+            raise pa.ArrowInvalid("a chunk without bytes")
+        yield memoryview(content)
 
 
 def _bounded(blob: bytes) -> bytes:
@@ -281,7 +297,9 @@ def within(timeout_ns: int, ticket: Message | None = None) -> flight.FlightCallO
 
 def _caller(ticket: Message) -> FlightCaller:
     match ticket:
-        case ReadTicket() | WriteTicket() | ScrubTicket() | AskLocalProof() | OpenLocal() | RenewLocal():
+        case ReadTicket() | WriteTicket() | CompactTicket() | ScrubTicket():
+            return FlightCaller(login=ticket.login)
+        case AskLocalProof() | OpenLocal() | RenewLocal():
             return FlightCaller(login=ticket.login)
         case FetchTicket():
             return FlightCaller(node=ticket.node, session=ticket.session)

@@ -14,6 +14,7 @@ import grpc
 import pyarrow as pa
 
 from leasehold.core.access.callers import Caller
+from leasehold.core.data.held import held_bytes
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits.flight import (
@@ -365,7 +366,8 @@ class _Methods(grpc.GenericRpcHandler):
             message = writer.write(batch, metadata)
             # A batch shares memory with others from the same decoding. The pages of the file that it comes from take
             # about as much again. gRPC has a copy of the message.
-            self._room.hold(call.watched, 2 * batch.get_total_buffer_size() + 2 * len(message))
+            batch_bytes = max(batch.get_total_buffer_size(), held_bytes(batch))
+            self._room.hold(call.watched, 2 * batch_bytes + 2 * len(message))
             del batch
             yield message
 

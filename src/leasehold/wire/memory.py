@@ -1,4 +1,4 @@
-"""How this process gives freed memory back to the system.
+"""How this process gives freed memory back to the system, and how much it may take.
 
 By default the allocators keep much of it: Arrow's for each thread, and glibc's above the largest block that was ever
 freed. A flood of calls leaves freed blocks everywhere in the heap: then a process keeps what it needed for the flood.
@@ -7,6 +7,7 @@ freed. A flood of calls leaves freed blocks everywhere in the heap: then a proce
 import contextlib
 import ctypes
 import mmap
+import resource
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,14 @@ def give_back_memory() -> None:
     """Gives back what is free now. It takes some milliseconds."""
     with contextlib.suppress(AttributeError):
         _LIBC.malloc_trim(0)
+
+
+def bound_memory(bytes_max: int) -> None:
+    """From now on this process may hold so many bytes, or fewer if it was bounded before. Whatever asks for more gets
+    an error: MemoryError in Python."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bounds = [bytes_max, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
 
 
 class MemoryWatch:

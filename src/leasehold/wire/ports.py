@@ -259,13 +259,13 @@ class Disk(Protocol):
         record: SegmentRecord,
         places: Sequence[Peer],
         cluster_id: ClusterId,
-        on_asked: Callable[[NodeId, LeaseholdError | None], None],
+        on_asked: Callable[[NodeId, LeaseholdError | None, int], None],
     ) -> bool:
         """Copies a segment from the first of `places`, nodes and their addresses, that has it whole; whether it is
         here now, verified and durable. A file that is here already is never replaced. Raises as `verify`.
 
-        `on_asked` gets each node that was asked and the error of its copy, None for a whole one; perhaps on another
-        thread, but before this returns.
+        `on_asked` gets each node that was asked, the error of its copy, None for a whole one, and how many bytes came;
+        perhaps on another thread, but before this returns.
         """
         ...
 

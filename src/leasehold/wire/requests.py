@@ -33,7 +33,6 @@ from leasehold.limits.requests import (
 )
 from leasehold.limits.sessions import SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import BoundedWaits
 
@@ -59,9 +58,8 @@ def frames(blob: bytes) -> Iterator[bytes]:
 class RequestReader:
     """Reads the requests of one server."""
 
-    def __init__(self, threads: Threads, peers: CallsPerPeer) -> None:
+    def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self.peers = peers
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self._sessions = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
         self.held_bytes = 0
@@ -80,14 +78,6 @@ class RequestReader:
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
         """Reads a request from a call. Raises `Refused` (BAD_MESSAGE, MESSAGE_TOO_LARGE), and `Indefinite`: BUSY
         without room, TOO_SLOW where it does not arrive in time."""
-        with self.peers.counted(calling_peer(context.peer())) as has_room:
-            if not has_room:
-                raise _busy("too many calls from this address are under way")
-            async with self._read(context, commit=commit) as message:
-                yield message
-
-    @contextlib.asynccontextmanager
-    async def _read(self, context: Any, *, commit: bool) -> AsyncGenerator[Message]:
         size = 0
         try:
             try:

@@ -42,6 +42,7 @@ from leasehold.limits.sessions import (
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
+from leasehold.wire.counted_calls import CountedCall
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
@@ -78,14 +79,16 @@ SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
     ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION_MAX),
-    # By default gRPC refuses calls of a client that keeps to this bound, while calls that have ended are tidied up.
-    ("grpc.http.overload_protection", 0),
+    # This bound holds for calls that have ended too, until they are tidied up.
+    ("grpc.http.overload_protection", 1),
     # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
     ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
     ("grpc.server.max_pending_requests_hard_limit", CALLS_PENDING_HARD_MAX),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
     ("grpc.http2.max_ping_strikes", 0),
 )
+
+BEHIND_OTHERS: Final = "other calls of this process to it took all of the time"
 
 
 def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
@@ -177,29 +180,29 @@ class Handlers:
         self._on_fault = on_fault
         self._callers = callers
 
-    def methods(self, requests: RequestReader) -> grpc.GenericRpcHandler:
+    def methods(self, requests: RequestReader, peers: CallsPerPeer) -> grpc.GenericRpcHandler:
         """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
         message only once it has taken in the whole of it."""
 
         async def call(_frames: Any, context: Any) -> bytes:
             PEER.set(calling_peer(context.peer()))
             CALLER.set(self._callers.caller(context))
-            return await self.call(requests.reading(context))
+            counted = await CountedCall.begin(context, peers)
+            return await counted.holding(await self.call(requests.reading(context)))
 
         async def commit(_frames: Any, context: Any) -> bytes:
             CALLER.set(self._callers.caller(context))
-            return await self.call(requests.reading(context, commit=True))
+            counted = await CountedCall.begin(context, peers)
+            return await counted.holding(await self.call(requests.reading(context, commit=True)))
 
         async def stream(_frames: Any, context: Any) -> None:
             CALLER.set(self._callers.caller(context))
-            await self.stream(requests.reading(context), context)
+            await self.stream(requests.reading(context), await CountedCall.begin(context, peers))
 
         async def session(_frames: Any, context: Any) -> None:
             CALLER.set(self._callers.caller(context))
-            with requests.peers.counted(calling_peer(context.peer())) as has_room:
-                if not has_room:
-                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls from this address")
-                await self.session(requests.first, context)
+            await CountedCall.begin(context, peers)
+            await self.session(requests.first, context)
 
         async def unserved(_frames: Any, context: Any) -> None:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
@@ -309,9 +312,9 @@ async def serve(
     closed after `idle_ns`.
     """
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
-    requests = RequestReader(OneThread(), CallsPerPeer(are_counted=tls is not None))
     handlers = Handlers(service, on_fault, CallerNames(tls, address))
-    server.add_generic_rpc_handlers((handlers.methods(requests),))
+    methods = handlers.methods(RequestReader(OneThread()), CallsPerPeer(are_counted=tls is not None))
+    server.add_generic_rpc_handlers((methods,))
     bound = open_doors(server, address, tls)
     await server.start()
     return GrpcServer(server, bound, tls)

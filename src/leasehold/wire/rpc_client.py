@@ -10,12 +10,21 @@ import grpc.aio
 from leasehold.core.words.messages import Message
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
-from leasehold.limits.requests import REQUEST_FRAME_BYTES_MAX
+from leasehold.limits.requests import CALLS_OF_CLIENT_MAX, REQUEST_FRAME_BYTES_MAX
 from leasehold.limits.sessions import SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.requests import EOF, frames
-from leasehold.wire.rpc import CHANNEL_OPTIONS, SESSION, STREAM, call_path, describe, read_answer, was_sent
+from leasehold.wire.rpc import (
+    BEHIND_OTHERS,
+    CHANNEL_OPTIONS,
+    SESSION,
+    STREAM,
+    call_path,
+    describe,
+    read_answer,
+    was_sent,
+)
 from leasehold.wire.tls import Tls, TlsSource
 
 
@@ -96,15 +105,26 @@ class GrpcConnection:
         self._channel: grpc.aio.Channel | None = None
         self._closed = False
         self._sessions: set[ClientDuplex] = set()
+        self._room = asyncio.Semaphore(CALLS_OF_CLIENT_MAX)
 
     async def call(self, request: Message, *, timeout_ns: int) -> Message:
-        channel, path, timeout_s = self._open(), call_path(request), timeout_ns / SECOND_NS
-        sent = tuple(frames(encode_bounded(request)))
-        if len(sent) == 1:  # without the task that gRPC starts for several
-            call = channel.unary_unary(path)(sent[0], timeout=timeout_s)
-        else:
-            call = channel.stream_unary(path)(iter(sent), timeout=timeout_s)
-        return read_answer(await guarded(call, self._address, timeout_ns))
+        channel, path, sent = self._open(), call_path(request), tuple(frames(encode_bounded(request)))
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + timeout_ns / SECOND_NS
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._room.acquire()
+        except TimeoutError as error:
+            raise unreachable(self._address, BEHIND_OTHERS, was_sent=False) from error
+        try:
+            if len(sent) == 1:  # without the task that gRPC starts for several
+                call = channel.unary_unary(path)(sent[0], timeout=until_s - now_s())
+            else:
+                call = channel.stream_unary(path)(iter(sent), timeout=until_s - now_s())
+            answer = await guarded(call, self._address, timeout_ns)
+        finally:
+            self._room.release()
+        return read_answer(answer)
 
     async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
         call = self._open().stream_stream(STREAM)(frames(encode_bounded(request)), timeout=timeout_ns / SECOND_NS)

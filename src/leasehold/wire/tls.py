@@ -29,6 +29,7 @@ from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
 from leasehold.limits.certificates import CALLERS_CACHED_MAX
 from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
+from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.peer_connections import PeerConnections
 
 _AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
@@ -36,6 +37,9 @@ _URI: Final = "peer_uri"
 """Where gRPC tells the URIs of a peer's certificate that it has verified."""
 _PEM: Final = "x509_pem_cert"
 """Where it tells the certificate."""
+_RESUMED: Final = "ssl_session_reused"
+"""Where it tells whether the connection goes on with the session of an earlier one."""
+_CLOCK: Final = BoottimeClock()
 
 
 class TlsSource(Protocol):
@@ -247,7 +251,16 @@ class CallerNames:
         uris, pems = facts.get(_URI) or (), facts.get(_PEM) or ()
         if len(uris) != 1 or len(pems) != 1:
             return self._nobody
-        return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
+        found = _certified(bytes(uris[0]), bytes(pems[0]), self._authority)
+        if found is None or (_is_resumed(facts) and found.ends_s * 1_000_000 < _CLOCK.wall_us()):
+            return self._nobody
+        return found
+
+
+def _is_resumed(facts: Mapping[str, Any]) -> bool:
+    """Whether the connection goes on with the session of an earlier one. Then TLS has not looked at the certificate
+    again, which may have ended since."""
+    return tuple(facts.get(_RESUMED) or ()) != (b"false",)
 
 
 NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")

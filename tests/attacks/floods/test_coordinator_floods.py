@@ -1,6 +1,7 @@
 """Floods of the coordinator's port by strangers and by users without rights."""
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from leasehold.limits.requests import (
     REQUEST_FRAME_BYTES_MAX,
     REQUESTS_UNREAD_MAX,
 )
+from leasehold.limits.statements import BUCKETS_MAX
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
 from tests.attacks.figures import SERVED_NS_MAX
@@ -41,6 +43,7 @@ WAVES_SERVED_NS_MAX: Final = 7_500_000_000
 which gRPC's server alone needs 0.5 ms a question (docs/decisions/0017)."""
 UNFINISHED: Final = 1_000
 PARSERS: Final = 20
+STATEMENTS: Final = 200
 SILENT_SESSIONS: Final = 300
 RESETS: Final = 1_000
 VIEWERS: Final = 60
@@ -199,6 +202,33 @@ def test_large_statements_of_users_without_rights(ground: Ground, scale: int) ->
     with ground.attacked(), ThreadPoolExecutor(min(60, PARSERS * scale)) as pool:
         ended = Counter(pool.map(ask, range(PARSERS * scale)))
     assert set(ended) <= {"FORBIDDEN", "BUSY"}
+
+
+def test_large_questions_of_users_without_rights(ground: Ground, scale: int) -> None:
+    with ground.connect(ROOT) as root:
+        root.sql(f"CREATE TABLE IF NOT EXISTS shop.split (a BIGINT) CLUSTERED BY (a) INTO {BUCKETS_MAX} BUCKETS")
+    assert asked_by_nobody(ground, 2 * STATEMENTS * scale, "SHOW BUCKETS OF shop.split") == {"OK"}
+
+
+@pytest.mark.parametrize("characters", [400, 9_900])
+def test_statements_of_many_signs(ground: Ground, scale: int, characters: int) -> None:
+    """Of a user without rights. They say nothing, which is known once they are parsed."""
+    assert asked_by_nobody(ground, STATEMENTS * scale, "$" * characters) == {"BAD_STATEMENT"}
+
+
+def asked_by_nobody(ground: Ground, count: int, text: str) -> set[str]:
+    """How so many statements of a user without rights end that are sent at once."""
+    with ground.connect(NOBODY) as nobody:
+        nobody.sql("SHOW DATABASES")
+        asks = partial(Execute, cluster_id=None, text=text, login=nobody.token)
+        blobs = [encode(asks(statement=StatementId(f"{number:032x}"))) for number in range(count)]
+        with channels(ground, CONNECTIONS) as made, ground.attacked():
+            asked = [
+                one.unary_unary(CALL).future(blob, timeout=ANSWER_S)
+                for one, blob in zip(itertools.cycle(made), blobs, strict=False)
+            ]
+            ended = {outcome(one.result) for one in asked}
+    return ended
 
 
 @pytest.mark.parametrize("of_a_user", [pytest.param(False, marks=LONG), True], ids=["made up", "of a user"])

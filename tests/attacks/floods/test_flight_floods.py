@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import FlightCaller
 from leasehold.errors import LeaseholdError
@@ -115,7 +116,7 @@ def test_large_first_messages(ground: Ground, scale: int, method: str, size: int
 def test_first_messages_of_hundreds_of_megabytes(ground: Ground, scale: int, has_right: bool) -> None:
     message = write_field(1, bytes(HUGE_BYTES))
     with ground.connect(WRITER if has_right else NOBODY) as cluster, ground.channel(ground.nodes()[0]) as channel:
-        said = [(CALLER_HEADER, encode(FlightCaller(login=logged_in(cluster))))]
+        said = [(CALLER_HEADER, encode(FlightCaller(login=node_login(logged_in(cluster)))))]
         with ground.attacked():
             for _ in range(scale):
                 assert refused(channel, "DoPut", message, metadata=said) is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -126,7 +127,7 @@ def test_silent_calls_of_a_user_at_another_address(ground: Ground, scale: int) -
     if ground.tls is None:
         pytest.skip("NO OTHER ADDRESS: without TLS all peers are on this machine")
     with ground.connect(READER) as cluster, ground.attacked():
-        said = {CALLER_HEADER: base64.b64encode(encode(FlightCaller(login=logged_in(cluster)))).decode()}
+        said = {CALLER_HEADER: base64.b64encode(encode(FlightCaller(login=node_login(logged_in(cluster))))).decode()}
         count = CALLS_PER_PEER_MAX + 200
         for _ in range(scale):
             with contextlib.ExitStack() as opened:
@@ -289,7 +290,7 @@ def test_schemas_with_names_that_are_no_text(ground: Ground, scale: int) -> None
     """By a user who may insert."""
     with ground.connect(WRITER) as cluster, ground.attacked(), channels(ground) as nodes:
         request, _address, schema = writing(cluster)
-        said = encode(FlightCaller(login=logged_in(cluster)))
+        said = encode(FlightCaller(login=node_login(logged_in(cluster))))
         begin = write_schema(schema.set(1, schema.field(1).with_name("bbbb"))).replace(b"bbbb", b"b\xff\xffb")
         message = write_field(1, descriptor(request).serialize()) + begin
         for _ in range(100 * scale):

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from leasehold.wire.rpc import CALL
 from tests.attacks.floods.test_flight_floods import SERVICE
 from tests.attacks.ground import Ground
 from tests.attacks.unfinished import ACK, END_HEADERS, HEADERS, PREFACE, RESET, SETTINGS, frame, literal
@@ -40,10 +41,13 @@ def begin_and_reset(connection: socket.socket, block: bytes, first: int, calls: 
     return 0
 
 
-@pytest.mark.parametrize("path", [f"{SERVICE}DoGet", "/x/y"], ids=["known", "unknown"])
-def test_calls_that_are_begun_and_reset_in_raw_frames(ground: Ground, scale: int, path: str) -> None:
-    """At a node. Of a coordinator that is not bounded (decision 17)."""
-    address = ground.nodes()[0]
+@pytest.mark.parametrize(
+    ("at_node", "path"),
+    [(True, f"{SERVICE}DoGet"), (True, "/x/y"), (False, CALL), (False, "/x/y")],
+    ids=["known by a node", "unknown to a node", "known by a coordinator", "unknown to a coordinator"],
+)
+def test_calls_that_are_begun_and_reset_in_raw_frames(ground: Ground, scale: int, at_node: bool, path: str) -> None:
+    address = ground.nodes()[0] if at_node else ground.coordinator
     headers = {":method": "POST", ":scheme": "https", ":path": path, ":authority": address}
     block = b"".join(literal(*one) for one in {**headers, "content-type": "application/grpc", "te": "trailers"}.items())
 

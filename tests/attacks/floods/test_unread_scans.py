@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import FlightCaller
 from leasehold.limits.flight import FLIGHT_READS_MAX
@@ -50,7 +51,7 @@ def repeating_table(ground: Ground) -> None:
 @pytest.mark.parametrize("table", [READ, REPEATING])
 def test_scans_that_nobody_reads(ground: Ground, scale: int, table: str) -> None:
     with ground.connect(READER) as cluster, contextlib.ExitStack() as opened, ground.attacked():
-        said = [(CALLER_HEADER, encode(FlightCaller(login=logged_in(cluster))))]
+        said = [(CALLER_HEADER, encode(FlightCaller(login=node_login(logged_in(cluster)))))]
         for address, request in reading(cluster, table):
             blob = write_field(1, ticket(request).ticket)
             channels = [opened.enter_context(ground.channel(address)) for _ in range(CONNECTIONS)]

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import FlightCaller, WriteTicket
 from leasehold.errors import LeaseholdError
-from leasehold.ids import LoginToken, SegmentId
+from leasehold.ids import NodeLogin, SegmentId
 from leasehold.limits.flight import FLIGHT_BATCH_SMALL_BYTES, FLIGHT_MESSAGE_BYTES_MAX, FLIGHT_WRITES_MAX
 from leasehold.wire.flight import CALLER_HEADER, calling, descriptor, writer_to
 from leasehold.wire.flight_codec import BatchWriter, write_field, write_schema
@@ -41,9 +42,7 @@ VALUES = FLIGHT_MESSAGE_BYTES_MAX * 3 // 4 // VALUE_BYTES
 class Writing:
     """A stream that writes a row, and then says nothing."""
 
-    def __init__(
-        self, channel: grpc.Channel, request: WriteTicket, schema: pa.Schema, login: LoginToken | None
-    ) -> None:
+    def __init__(self, channel: grpc.Channel, request: WriteTicket, schema: pa.Schema, login: NodeLogin | None) -> None:
         self.ended = threading.Event()
         self._stopped = threading.Event()
         self._messages = [
@@ -76,7 +75,7 @@ def test_streams_of_a_user_leave_places_for_writes_to_others(ground: Ground, sca
         for address in addresses:
             channels = [opened.enter_context(ground.channel(address)) for _ in range(CONNECTIONS)]
             streams[address] = [
-                Writing(channels[number % CONNECTIONS], numbered(request, number), schema, cluster.token)
+                Writing(channels[number % CONNECTIONS], numbered(request, number), schema, node_login(cluster.token))
                 for number in range(STREAMS * scale)
             ]
             for one in streams[address]:

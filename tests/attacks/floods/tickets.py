@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from leasehold.client.cluster import Cluster
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import ReadTicket, WriteTicket
 from leasehold.ids import LoginToken, SegmentId
 from leasehold.storage.schema import arrow_schema
@@ -37,7 +38,7 @@ def writing_everywhere(cluster: Cluster, table: str = TABLE) -> tuple[WriteTicke
         bucket=bucket.bucket,
         schema_version=facts.schema_version,
         revision=opened.revision,
-        login=cluster.token,
+        login=node_login(cluster.token),
     )
     return request, [of_node[one] for one in bucket.replicas], arrow_schema(facts.fields)
 
@@ -59,7 +60,7 @@ def reading(cluster: Cluster, table: str) -> list[tuple[str, ReadTicket]]:
                 row_offset=0,
                 fields=plan.fields,
                 revision=plan.facts.revision,
-                login=cluster.token,
+                login=node_login(cluster.token),
                 generation=plan.facts.generation,
             ),
         )

@@ -196,7 +196,7 @@ class DrawnTable:
 
     def rewrite(self) -> None:
         self.log.append("rewrite")
-        self.cluster.rewrite(self.name)
+        self.cluster.compact(self.name)
 
     # ---------------------------------------------------------------- conditions
 

@@ -1,135 +1,169 @@
-"""UPDATE and MERGE INTO in the SQL of a Spark session."""
+"""The changes of a table in Spark: at once, and as a stream."""
 
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from leasehold.client.cluster import Cluster
-from leasehold.errors import LeaseholdError
-from leasehold.spark import changes, sql, table
-from tests.e2e.spark.sorted_rows import expected, rows_of
+from leasehold.errors import Refused
+from leasehold.spark import changes, merge, write
+from leasehold.spark.types import spark_schema
+from tests.e2e.spark.kinds import EVERY_TYPE, UTC, rows
 
 pytestmark = pytest.mark.spark
 
-Row = tuple[int | None, str | None, float | None]
-OLD: list[Row] = [(1, "a", 1.5), (2, "b", 2.5), (3, None, 3.5), (None, "x", None)]
-Filled = Callable[[str], str]
+Follow = Callable[..., list[Row]]
 
 
 @pytest.fixture
-def filled(spark: SparkSession, cluster: Cluster) -> Filled:
-    def fill(name: str) -> str:
-        cluster.sql(f"CREATE TABLE e2e.{name} (k BIGINT, s STRING DEFAULT 'new', v DOUBLE)")
-        sql(spark, f"INSERT INTO e2e.{name} VALUES (1, 'a', 1.5), (2, 'b', 2.5), (3, NULL, 3.5), (NULL, 'x', NULL)")
-        return f"e2e.{name}"
-
-    return fill
+def made(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    name = "e2e.changed_" + "".join(one if one.isalnum() else "_" for one in request.node.name.removeprefix("test_"))
+    cluster.sql(f"CREATE TABLE {name} (id BIGINT, v STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
+    return name
 
 
-def test_an_update_changes_the_rows_of_its_conditions(spark: SparkSession, filled: Filled) -> None:
-    name = filled("updated_sql")
-    assert sql(spark, f"UPDATE {name} SET v = v + 1, s = concat(s, '!') WHERE k >= 2").columns == []
-    assert rows_of(spark, name) == expected((1, "a", 1.5), (2, "b!", 3.5), (3, None, 4.5), (None, "x", None))
-    sql(spark, f"UPDATE {name} AS u SET u.v = CASE WHEN u.k IS NULL THEN 0 ELSE u.k END")
-    assert rows_of(spark, name) == expected((1, "a", 1.0), (2, "b!", 2.0), (3, None, 3.0), (None, "x", 0.0))
+@pytest.fixture
+def follow(spark: SparkSession, tmp_path: Path) -> Follow:
+    """Runs a query from the changes of a table to files until it has read what there is; all rows that it has read."""
+
+    def run(name: str, checkpoint: str = "checkpoint", **options: object) -> list[Row]:
+        reader = spark.readStream.format("leasehold").option("changes", "true")
+        frame = reader.options(**{one: str(value) for one, value in options.items()}).load(name)
+        out = str(tmp_path / f"{checkpoint}-out")
+        writer = frame.writeStream.format("parquet").option("path", out)
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return spark.read.schema(frame.schema).parquet(out).collect()
+
+    return run
 
 
-def test_rows_that_are_updated_need_not_fulfil_the_conditions_any_more(spark: SparkSession, filled: Filled) -> None:
-    name = filled("moved_sql")
-    for _ in range(2):
-        sql(spark, f"UPDATE {name} SET k = k + 10 WHERE k < 3")
-        assert rows_of(spark, name) == expected((11, "a", 1.5), (12, "b", 2.5), *OLD[2:])
+def append(cluster: Cluster, name: str, *ids: int, text: str = "") -> int:
+    return cluster.table(name).append(pa.table({"id": ids, "v": [f"{text}{one}" for one in ids]})).revision
 
 
-def test_an_update_is_planned_again_if_others_change_its_rows(
-    spark: SparkSession, cluster: Cluster, filled: Filled, monkeypatch: pytest.MonkeyPatch
+def seen(found: list[Row]) -> list[tuple[int, str, str]]:
+    return sorted((row["id"], row["v"], row["_change"]) for row in found)
+
+
+def applied(frame: DataFrame) -> Counter[int]:
+    """What is left of the ids once each change has happened."""
+    found: Counter[int] = Counter()
+    for row in frame.collect():
+        found[row["id"]] += 1 if row["_change"] == "insert" else -1
+    return +found
+
+
+def test_a_merge_of_one_row_is_two_changes(spark: SparkSession, cluster: Cluster, made: str) -> None:
+    since = append(cluster, made, *range(100))
+    late = spark.createDataFrame([(7, "late"), (200, "new")], "id LONG, v STRING")
+    merge(late, made, on=["id"])
+    found = changes(spark, made, since)
+    assert seen(found.collect()) == [(7, "7", "delete"), (7, "late", "insert"), (200, "new", "insert")]
+    ((revision, time),) = {(row["_revision"], row["_committed_at"]) for row in found.collect()}
+    (told,) = {row["_committed_at"] for row in cluster.table(made).changes(since).read_all().to_pylist()}
+    assert (revision, time.astimezone(UTC)) == (cluster.facts(made).revision, told.astimezone(UTC))
+    append(cluster, made, 300)
+    assert found.count() == 3, "a frame keeps the revision at which it was made"
+    assert applied(changes(spark, made, 0)) == Counter([*range(100), 200, 300])
+
+
+def test_changes_have_all_types(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.sql(f"CREATE TABLE e2e.changed_types ({EVERY_TYPE})")
+    facts = cluster.facts("e2e.changed_types")
+    frame = spark.createDataFrame(rows(), spark_schema(facts.fields))
+    write(frame, facts.name)
+    since = cluster.facts(facts.name).revision
+    write(frame.filter("id < 2"), facts.name, "overwrite")
+    found = changes(spark, facts.name, since)
+    assert {row["_change"] for row in found.collect()} == {"delete"}
+    gone = found.drop("_change", "_revision", "_committed_at")
+    assert sorted(map(str, gone.collect())) == sorted(str(row) for row in frame.collect() if row["id"] >= 2)
+
+
+def test_options_say_what_is_read(spark: SparkSession, cluster: Cluster, made: str) -> None:
+    since = append(cluster, made, 1)
+    until = append(cluster, made, 2)
+    append(cluster, made, 3)
+    reader = spark.read.format("leasehold").option("changesSince", since)
+    assert seen(reader.option("changesUntil", until).load(made).collect()) == [(2, "2", "insert")]
+    assert reader.option("columns", "id").load(made).columns == ["id", "_change", "_revision", "_committed_at"]
+    for option, value, said in [("where", "id = 1", "no option 'where'"), ("changesUntil", "now", "no whole number")]:
+        with pytest.raises(PySparkException, match=said):
+            spark.read.format("leasehold").options(changesSince=since, **{option: value}).load(made).collect()
+    with pytest.raises(PySparkException, match="_change, _revision, _committed_at"):
+        spark.read.format("leasehold").options(changesSince=since).schema("id LONG").load(made).collect()
+
+
+def test_what_was_deleted_is_an_error_unless_it_is_ignored(spark: SparkSession, cluster: Cluster, made: str) -> None:
+    since = append(cluster, made, 1, 2)
+    cluster.sql(f"DELETE FROM {made} WHERE id = 1")
+    append(cluster, made, 3)
+    with pytest.raises(Refused, match="deleted rows can't be read"):
+        changes(spark, made, since)
+    assert seen(changes(spark, made, since, ignore_deletes=True).collect()) == [(3, "3", "insert")]
+
+
+def test_a_stream_of_changes_begins_with_a_snapshot(
+    spark: SparkSession, cluster: Cluster, follow: Follow, made: str
 ) -> None:
-    name, real, reads = filled("raced_update"), changes.read_table, []
-
-    def read_and_be_late(*given: object, **how: object) -> object:
-        found = real(*given, **how)  # pyright: ignore[reportArgumentType]
-        if not reads:
-            reads.append(1)
-            cluster.sql(f"INSERT INTO {name} VALUES (2, 'late', 0.5)")
-        return found
-
-    monkeypatch.setattr(changes, "read_table", read_and_be_late)
-    sql(spark, f"UPDATE {name} SET v = v * 2 WHERE k = 2")
-    assert rows_of(spark, name) == expected(OLD[0], (2, "b", 5.0), (2, "late", 1.0), *OLD[2:])
+    append(cluster, made, 1, 2)
+    assert seen(follow(made)) == [(1, "1", "insert"), (2, "2", "insert")]
+    merge(spark.createDataFrame([(2, "late")], "id LONG, v STRING"), made, on=["id"])
+    append(cluster, made, 3)
+    cluster.compact(made)
+    expected = [(1, "1", "insert"), (2, "2", "delete"), (2, "2", "insert"), (2, "late", "insert"), (3, "3", "insert")]
+    assert seen(follow(made)) == expected
+    assert seen(follow(made)) == expected
 
 
-def test_columns_that_others_rename_meanwhile_are_not_mixed_up(
-    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+def test_a_stream_of_changes_after_a_revision_in_small_batches(
+    cluster: Cluster, follow: Follow, made: str, tmp_path: Path
 ) -> None:
-    cluster.sql("CREATE TABLE e2e.renamed_meanwhile (k BIGINT, a BIGINT, b BIGINT)")
-    sql(spark, "INSERT INTO e2e.renamed_meanwhile VALUES (1, 10, 20)")
-    real = changes.read_table
-
-    def read_and_swap(*given: object, **how: object) -> object:
-        found = real(*given, **how)  # pyright: ignore[reportArgumentType]
-        for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
-            cluster.sql(f"ALTER TABLE e2e.renamed_meanwhile RENAME COLUMN {old} TO {new}")
-        return found
-
-    monkeypatch.setattr(changes, "read_table", read_and_swap)
-    with pytest.raises((PySparkException, LeaseholdError), match="the table was altered"):
-        sql(spark, "UPDATE e2e.renamed_meanwhile SET k = k + 1")
-    assert [row.asDict() for row in table(spark, "e2e.renamed_meanwhile").collect()] == [{"k": 1, "b": 10, "a": 20}]
+    since = append(cluster, made, 1, 2)
+    for number in range(3, 9):
+        append(cluster, made, number)
+    cluster.table(made).overwrite(pa.table({"id": [9], "v": ["9"]}))
+    found = follow(made, startingRevision=since, maxRowsPerTrigger=2)
+    assert Counter(row["_change"] for row in found) == {"insert": 7, "delete": 8}
+    assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) == 4
 
 
-def test_merge_into_takes_rows_of_a_table_or_a_select(spark: SparkSession, filled: Filled) -> None:
-    name, late = filled("merged_into"), filled("late_sql")
-    sql(spark, f"DELETE FROM {late} WHERE k = 1")
-    sql(spark, f"INSERT INTO {late} VALUES (5, 'e', 5.5)")
-    sql(spark, f"UPDATE {late} SET s = 'L', k = k WHERE k > 0")
-    merging = f"MERGE INTO {name} t USING (SELECT * FROM {late} WHERE k IS NOT NULL) AS l ON l.k = t.k"
-    sql(spark, f"{merging} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
-    assert rows_of(spark, name) == expected(OLD[0], (2, "L", 2.5), (3, "L", 3.5), OLD[3], (5, "L", 5.5))
-    sql(
-        spark,
-        f"MERGE INTO {name} USING (SELECT explode(array(1, 7)) AS k, 0.5 AS more) AS l ON merged_into.k = l.k"
-        " WHEN MATCHED THEN UPDATE SET v = merged_into.v + l.more"
-        " WHEN NOT MATCHED THEN INSERT (k, v) VALUES (l.k, l.more)",
-    )
-    assert rows_of(spark, name) == expected(
-        (1, "a", 2.0), (2, "L", 2.5), (3, "L", 3.5), OLD[3], (5, "L", 5.5), (7, "new", 0.5)
-    )
-    spark.sql("SELECT 5 AS k").createOrReplaceTempView("gone")
-    sql(spark, f"MERGE INTO {name} USING gone ON merged_into.k = gone.k WHEN MATCHED THEN DELETE")
-    assert (5, "L", 5.5) not in rows_of(spark, name)
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "said"),
-    [
-        ("UPDATE e2e.kept SET w = 1", LeaseholdError, "no column w"),
-        ("UPDATE e2e.kept SET v = w", AnalysisException, "w"),
-        ("UPDATE e2e.kept SET v = s WHERE k = 1", PySparkException, "ROWS_DO_NOT_FIT"),
-        ("UPDATE e2e.kept SET v = 1 WHERE k = 1 OR k = 2", LeaseholdError, "OR"),
-        ("UPDATE e2e.missing SET v = 1", LeaseholdError, "missing"),
-        ("MERGE INTO e2e.kept USING e2e.kept l ON kept.k = l.k WHEN MATCHED THEN DELETE", LeaseholdError, "key k"),
-        (
-            "MERGE INTO e2e.kept USING (SELECT 1 AS k, 2 AS w) l ON kept.k = l.k WHEN MATCHED THEN UPDATE SET *",
-            LeaseholdError,
-            "no column w",
-        ),
-        ("MERGE INTO e2e.kept USING nothing ON kept.k = nothing.k WHEN MATCHED THEN DELETE", AnalysisException, "noth"),
-    ],
-)
-def test_what_is_refused_changes_nothing(
-    spark: SparkSession, cluster: Cluster, text: str, error: type[Exception], said: str
+def test_a_checkpoint_of_a_stream_without_changes_is_none_of_one_with(
+    spark: SparkSession, cluster: Cluster, follow: Follow, made: str, tmp_path: Path
 ) -> None:
-    cluster.sql("CREATE TABLE IF NOT EXISTS e2e.kept (k BIGINT, s STRING, v DOUBLE)")
-    if not cluster.plan("e2e.kept").segments:
-        sql(spark, "INSERT INTO e2e.kept VALUES (1, 'a', 1.5), (NULL, 'x', NULL)")
-    with pytest.raises(error, match=said):
-        sql(spark, text)
-    assert rows_of(spark, "e2e.kept") == expected((1, "a", 1.5), (None, "x", None))
+    append(cluster, made, 1)
+    writer = spark.readStream.format("leasehold").load(made).writeStream.format("parquet")
+    writer = writer.option("path", str(tmp_path / "other")).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    append(cluster, made, 2)
+    with pytest.raises(PySparkException, match="OTHER_CHECKPOINT"):
+        follow(made)
 
 
-def test_other_clients_say_what_runs_them(cluster: Cluster) -> None:
-    with pytest.raises(LeaseholdError, match="only Spark runs UPDATE") as caught:
-        cluster.sql("UPDATE e2e.any SET a = 1")
-    assert "leasehold.spark.sql" in caught.value.hint
+def test_a_delete_ends_a_stream_of_changes_unless_it_is_ignored(cluster: Cluster, follow: Follow, made: str) -> None:
+    append(cluster, made, 1, 2)
+    follow(made)
+    cluster.sql(f"DELETE FROM {made} WHERE id = 1")
+    append(cluster, made, 3)
+    with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
+        follow(made)
+    assert seen(follow(made, ignoreDeletes="true"))[-1] == (3, "3", "insert")
+
+
+def test_a_table_that_was_made_again_ends_a_stream_of_changes(cluster: Cluster, follow: Follow, made: str) -> None:
+    append(cluster, made, 1)
+    follow(made)
+    cluster.sql(f"DROP TABLE {made}")
+    cluster.sql(f"CREATE TABLE {made} (id BIGINT, v STRING)")
+    append(cluster, made, 2)
+    with pytest.raises(PySparkException, match="TABLE_DROPPED"):
+        follow(made)

@@ -1,6 +1,6 @@
 """MERGE by key: what is changed, taken and added, what stays, and what happens if others write meanwhile."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster
 from leasehold.errors import LeaseholdError
-from leasehold.limits.clients import REPLACE_ATTEMPTS
-from leasehold.spark import changes, merge, table, write
+from leasehold.limits.clients import MERGE_BROADCAST_BYTES_MAX, REPLACE_ATTEMPTS
+from leasehold.spark import merge, merges, table, updates, write
 from tests.e2e.spark.sorted_rows import expected, rows_of
 
 pytestmark = pytest.mark.spark
@@ -25,16 +25,31 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
     return spark.createDataFrame(list(rows), "k BIGINT, s STRING, n INT")
 
 
-@pytest.fixture
-def filled(spark: SparkSession, cluster: Cluster) -> Filled:
+@pytest.fixture(params=[MERGE_BROADCAST_BYTES_MAX, -1], ids=["the rows of the table don't move", "all rows move"])
+def filled(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Filled]:
+    """Makes a table with the old rows; each test merges in both ways."""
+    decided: set[bool] = set()
+    is_cheap_twice = merges._is_cheap_twice
+
+    def noted(target: DataFrame, source: DataFrame) -> bool:
+        decided.add(is_cheap_twice(target, source))
+        return is_cheap_twice(target, source)
+
+    monkeypatch.setattr(merges, "MERGE_BROADCAST_BYTES_MAX", request.param)
+    monkeypatch.setattr(merges, "_is_cheap_twice", noted)
+
     def fill(name: str) -> str:
+        cluster.sql(f"DROP TABLE IF EXISTS e2e.{name}")
         cluster.sql(
             f"CREATE TABLE e2e.{name} (k BIGINT, s STRING DEFAULT 'new', n INT) CLUSTERED BY (k) INTO 2 BUCKETS"
         )
         write(frame_of(spark, *OLD), f"e2e.{name}")
         return f"e2e.{name}"
 
-    return fill
+    yield fill
+    assert decided == {request.param > 0}
 
 
 def test_rows_are_changed_and_added_and_others_stay(spark: SparkSession, cluster: Cluster, filled: Filled) -> None:
@@ -87,6 +102,14 @@ def test_keys_of_several_columns_and_other_types(spark: SparkSession, cluster: C
     assert found == sorted(float(one if one < 50 else -one) for one in range(100))
 
 
+def test_keys_that_are_bytes(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.sql("CREATE TABLE e2e.raw_keys (k BINARY, v INT)")
+    write(spark.sql("SELECT X'00FF' AS k, 1 AS v UNION ALL SELECT X'FE', 2"), "e2e.raw_keys")
+    merge(spark.sql("SELECT X'FE' AS k, 3 AS v UNION ALL SELECT X'', 4"), "e2e.raw_keys", "k")
+    found = sorted((bytes(row["k"]), row["v"]) for row in table(spark, "e2e.raw_keys").collect())
+    assert found == [(b"", 4), (b"\x00\xff", 1), (b"\xfe", 3)]
+
+
 @pytest.mark.parametrize(
     ("rows", "how", "code", "said"),
     [
@@ -115,7 +138,7 @@ def test_what_can_not_be_merged_is_refused_and_changes_nothing(
 def test_a_merge_is_planned_again_if_others_change_its_rows(
     spark: SparkSession, cluster: Cluster, filled: Filled, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    name, real, reads = filled(f"raced_{times}"), changes.read_table, []
+    name, real, reads = filled(f"raced_{times}"), updates.read_table, []
 
     def read_and_be_late(*given: object, **how: object) -> DataFrame:
         """Others write while the table is read."""
@@ -125,7 +148,7 @@ def test_a_merge_is_planned_again_if_others_change_its_rows(
             cluster.table(name).append(pa.table({"k": [2], "s": ["late"], "n": pa.array([len(reads)], pa.int32())}))
         return found
 
-    monkeypatch.setattr(changes, "read_table", read_and_be_late)
+    monkeypatch.setattr(updates, "read_table", read_and_be_late)
     source = frame_of(spark, (2, "B", 0))
     if times < REPLACE_ATTEMPTS:
         merge(source, name, ["k"])

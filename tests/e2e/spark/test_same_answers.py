@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.cluster import Cluster
+from leasehold.client.table import conditions
 from leasehold.core.data.read_groups import members
 from leasehold.core.words.messages import ScanPlan
 from leasehold.spark import table

@@ -86,7 +86,7 @@ def test_deleted_rows_are_gone_from_frames_of_before_too_and_stay_so_when_they_l
     assert values(frame) == wanted
     assert frame.count() == 10
     append(spark.range(50, 51), "e2e.gone")
-    assert cluster.rewrite("e2e.gone").rows_removed == 90
+    assert cluster.compact("e2e.gone").rows_removed == 90
     assert values(frame) == wanted
     assert values(table(spark, "e2e.gone")) == [*wanted, (50,)]
 

@@ -154,7 +154,7 @@ def test_a_read_of_the_past(spark: SparkSession, running: RunningCluster, cluste
     assert cluster.table("e2e.past").scan(as_of=first, where="v = 'b'").read_all().to_pylist() == [{"id": 2, "v": "b"}]
     cluster.sql("DELETE FROM e2e.past WHERE id = 2")
     assert ids(table(spark, "e2e.past", as_of=first)) == [1], "what was deleted is gone for every reader"
-    cluster.rewrite("e2e.past")
+    cluster.compact("e2e.past")
     assert ids(table(spark, "e2e.past", as_of=first)) == [1], "replaced files stay for a while"
     cluster.sql("ALTER TABLE e2e.past DROP COLUMN w")
     with pytest.raises(LeaseholdError) as caught:

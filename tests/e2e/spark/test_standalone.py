@@ -1,8 +1,6 @@
 """A cluster of Spark beside one of Leasehold, with users: a master and two workers, and a server of Spark Connect."""
 
-import contextlib
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,17 +11,14 @@ import pyspark
 import pytest
 
 from leasehold.client.cluster import connect
-from leasehold.client.threads import THREADS
-from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.spark import bare_job, session_job
-from tests.e2e.spark.session_job import SETTINGS, SMALL
+from tests.e2e.spark.session_job import SETTINGS
+from tests.e2e.spark.spark_processes import SparkProcesses, start_master
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
 
-SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-STARTS_NS = 200_000_000_000
 PASSWORD = "of-the-one-who-writes"
 
 
@@ -51,70 +46,17 @@ def credentials(running: RunningCluster, tmp_path_factory: pytest.TempPathFactor
     return file
 
 
-class SparkProcesses:
-    """Processes of Spark on this machine, each with a log."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._started: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str, *command: str) -> None:
-        variables = {
-            "SPARK_DAEMON_MEMORY": "512m",
-            "SPARK_DAEMON_JAVA_OPTS": SMALL,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_NO_DAEMONIZE": "1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        }
-        with self._log(name).open("wb") as log:
-            self._started[name] = subprocess.Popen(
-                [SPARK_CLASS, *command], stdout=log, stderr=log, env=os.environ | variables, start_new_session=True
-            )
-
-    def said(self, name: str, pattern: str, count: int = 1) -> str:
-        """What the process has logged once it matches so often."""
-        until_ns = THREADS.now_ns() + STARTS_NS
-        while len(found := re.findall(pattern, self._log(name).read_text())) < count:
-            assert self._started[name].poll() is None, self._log(name).read_text()
-            assert THREADS.now_ns() < until_ns, self._log(name).read_text()
-            sleep_ns(20_000_000)
-        return str(found[0])
-
-    def stop(self) -> None:
-        for one in reversed(self._started.values()):
-            one.terminate()
-        for one in self._started.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                one.wait(60)
-            one.kill()
-            one.wait()
-
-    def _log(self, name: str) -> Path:
-        return self._directory / f"{name}.log"
-
-
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcesses]:
-    made = SparkProcesses(tmp_path_factory.mktemp("spark"))
-    try:
+    with SparkProcesses(tmp_path_factory.mktemp("spark")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")
 def master(processes: SparkProcesses, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a master with two workers that have a core each."""
-    here = ("--host", "127.0.0.1", "--webui-port", "0")
-    processes.start("master", "org.apache.spark.deploy.master.Master", *here, "--port", "0")
-    address = processes.said("master", r"Starting Spark master at (spark://\S+)")
-    for name in ("worker-1", "worker-2"):
-        folder = str(tmp_path_factory.mktemp(name))
-        words = ("--cores", "1", "--memory", "1g", "--work-dir", folder, address)
-        processes.start(name, "org.apache.spark.deploy.worker.Worker", *here, *words)
-    processes.said("master", "Registering worker", count=2)
-    return address
+    folders = [tmp_path_factory.mktemp(name) for name in ("worker-1", "worker-2")]
+    return start_master(processes, folders)
 
 
 def run_job(

@@ -68,6 +68,14 @@ def test_batches_are_written_in_order_over_several_runs(
     assert ids(spark, "e2e.streamed") == list(range(300))
 
 
+def test_a_query_may_have_a_name(spark: SparkSession, cluster: Cluster, feed: Feed, tmp_path: Path) -> None:
+    """Spark tells a sink of the name as if it were an option."""
+    cluster.sql("CREATE TABLE e2e.streamed_named (id BIGINT)")
+    feed(0, 10)
+    run(fed(spark, tmp_path).writeStream.queryName("arriving"), "e2e.streamed_named", tmp_path)
+    assert ids(spark, "e2e.streamed_named") == list(range(10))
+
+
 def test_a_batch_that_spark_runs_again_is_there_once(
     spark: SparkSession, cluster: Cluster, feed: Feed, tmp_path: Path
 ) -> None:

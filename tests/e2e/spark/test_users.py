@@ -15,7 +15,7 @@ from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import CredentialsFile, write_credentials
 from leasehold.client.trust import TLS_FOLDER
 from leasehold.errors import Forbidden, LeaseholdError, Unauthenticated, WrongPassword
-from leasehold.spark import attach, create, session, sql, table, view, write
+from leasehold.spark import attach, changes, create, session, sql, table, view, write
 from leasehold.spark.application import application_of
 from leasehold.spark.local_tables import Local
 from leasehold.spark.reader import LeaseholdReader
@@ -84,6 +84,25 @@ def test_rows_are_replaced_by_who_may_drop_them(spark: SparkSession, guarded: Ru
     assert sorted(reader(spark, **given).load().collect()) == [Row(a=number) for number in range(4)]
     with pytest.raises(PySparkException, match="u lacks DROP"):
         overwrite(0, 5)
+
+
+def test_a_user_reads_changes_at_once_and_as_a_stream(
+    spark: SparkSession, guarded: RunningCluster, root: Cluster, tmp_path: Path
+) -> None:
+    root.sql("CREATE TABLE d.changed (a BIGINT)")
+    root.sql("GRANT SELECT ON TABLE d.changed TO u")
+    since = root.table("d.changed").append(pa.table({"a": [1, 2]})).revision
+    root.table("d.changed").overwrite(pa.table({"a": [2, 3]}))
+    who = {"cluster": guarded.directory, "user": "u", "password": PASSWORD}
+    found = changes(spark, "d.changed", since, **who).collect()
+    assert sorted((row["a"], row["_change"]) for row in found) == [(1, "delete"), (3, "insert")]
+    given = options(guarded, table="d.changed", changes="true", startingRevision=str(since))
+    followed = spark.readStream.format("leasehold").options(**given).load()
+    out = str(tmp_path / "out")
+    writer = followed.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.option("path", out).trigger(availableNow=True).start().awaitTermination()
+    assert sorted(row["a"] for row in spark.read.schema(followed.schema).parquet(out).collect()) == [1, 3]
+    root.sql("DROP TABLE d.changed")
 
 
 def test_a_table_is_altered_and_made_by_who_may(spark: SparkSession, guarded: RunningCluster, root: Cluster) -> None:

@@ -69,7 +69,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("coordinator --dir {file}", {*WIRE, *SERVES, "sqlglot", "sqlite3"}),
         ("node start --dir {nothing}", {*WIRE, *ARROW, *SERVES - {"argon2"}, "sqlite3"}),
         ("node start --standalone --dir {nothing}", {"asyncio", *ARROW - {"pyarrow.flight"}, "sqlite3"}),
-        ("rewrite a.b --dir {nothing}", {*WIRE, *ARROW - {"pyarrow.parquet"}}),
+        ("compact a.b --dir {nothing}", {*WIRE, *ARROW - {"pyarrow.parquet"}}),
     ],
 )
 def test_a_command_loads_what_it_needs(words: str, heavy: set[str], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ MIB = 2**20
 
 
 def table(name: str, *, in_sync: int = 4, alone: int = 0, lost: int = 0, short: int = 0) -> tuple[object, ...]:
-    return ("d", name, 4, 3, 100, 3 * MIB, in_sync, alone, lost, short, short * MIB)
+    return ("d", name, 4, 3, 100, 3 * MIB, in_sync, alone, lost, short, short * MIB, 0)
 
 
 def told(*tables: tuple[object, ...]) -> Rows:

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from leasehold.client import cluster as module
-from leasehold.client.cluster import Table
+from leasehold.client import table as module
+from leasehold.client.table import Table
 from leasehold.core.words.records import TransactionState
 from leasehold.errors import Refused
 from leasehold.limits.clients import APPEND_ATTEMPTS

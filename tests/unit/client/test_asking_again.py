@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.append import stage
-from leasehold.client.cluster import Cluster, Table
+from leasehold.client.cluster import Cluster
 from leasehold.client.scan import read_plan
+from leasehold.client.table import Table
 from leasehold.core.catalog.plan import put
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Wait
@@ -64,7 +65,7 @@ USES: dict[str, Callable[[Cluster, Table], object]] = {
     "query": lambda cluster, _: cluster.query("SELECT * FROM d.t", timeout=SHORT),
     "insert": lambda cluster, _: cluster.sql("INSERT INTO d.t VALUES (1)", timeout=SHORT),
     "statement": lambda cluster, _: cluster.sql("CREATE DATABASE d", timeout=SHORT),
-    "rewrite": lambda cluster, _: cluster.within(SHORT).rewrite("d.t"),
+    "compact": lambda cluster, _: cluster.within(SHORT).compact("d.t"),
     "barriers": lambda cluster, _: cluster.within(SHORT).barriers(),
 }
 

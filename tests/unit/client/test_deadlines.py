@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.append import stage
-from leasehold.client.cluster import Cluster, Table, connect
+from leasehold.client.cluster import Cluster, connect
 from leasehold.client.insert import insert
+from leasehold.client.table import Table
 from leasehold.core.ddl.origin import hash_text
 from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
 from leasehold.core.words.records import TransactionState

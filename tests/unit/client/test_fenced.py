@@ -9,7 +9,7 @@ from pyarrow.flight import FlightClient
 
 from leasehold.client import replicas
 from leasehold.client.append import stage
-from leasehold.client.cluster import Table
+from leasehold.client.table import Table
 from leasehold.client.threads import of_process
 from leasehold.core.data.reader import reading_order
 from leasehold.core.words.codec import encode

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from leasehold.client.rewrite import Rewritten
+from leasehold.client.compaction import Compaction
 from leasehold.limits.upkeep import SMALL_SEGMENTS_MIN
-from tests.unit.client.test_rewrite import Coordinated, delete
+from tests.unit.client.test_compaction import Coordinated, delete
 from tests.unit.node.cluster import cluster, rows
 from tests.unit.node.serving.test_scans import append, segment_of
 
@@ -17,11 +17,11 @@ def test_many_small_appends_become_one_segment_with_the_same_rows(tmp_path: Path
         client = Coordinated(made)
         made.run(delete("=", 3))
         left = SMALL_SEGMENTS_MIN - 1
-        done = client.rewrite()
-        assert done == Rewritten(
+        done = client.compact()
+        assert done == Compaction(
             segments_replaced=SMALL_SEGMENTS_MIN, segments_written=1, rows_kept=left, rows_removed=1
         )
         assert segment_of(made).rows == left
         assert client.rows() == [number for number in range(SMALL_SEGMENTS_MIN) if number != 3]
         append(made, rows(100, 1))
-        assert client.rewrite() == Rewritten(), "two are not many"
+        assert client.compact() == Compaction(), "two are not many"

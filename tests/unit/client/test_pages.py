@@ -76,7 +76,7 @@ def test_a_timeout_that_no_clock_can_count_is_refused_before_anything_is_asked(s
     assert len(cluster.sql("SHOW TABLES 1", timeout=1e9).rows) == 1
 
 
-@pytest.mark.parametrize("ask", [Cluster.sql, Cluster.facts, Cluster.rewrite])
+@pytest.mark.parametrize("ask", [Cluster.sql, Cluster.facts, Cluster.compact])
 def test_text_that_can_not_be_sent_is_refused(served, ask):
     """A byte of the command line that is no UTF-8 arrives as half a surrogate."""
     _, cluster = served

@@ -9,6 +9,7 @@ import pytest
 
 from leasehold.client.threads import places_of
 from leasehold.core.words.messages import NodeAbsence, TableFacts
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import BucketNumber, Generation, NodeId, ObjectId, Revision
 from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
@@ -153,3 +154,11 @@ def test_the_error_says_until_when_and_a_write_when_others_take_over(pair: Clust
     never = msgspec.structs.replace(away, replaced_in_ns=None)
     places = places_of(msgspec.structs.replace(pair.facts(), absences=(never,)))
     assert places.nobody("nobody writes", reasons, is_write=True).hint == read.hint
+
+
+def test_the_error_names_the_disks_that_are_full(pair: Cluster) -> None:
+    full = Refused("no space is left to write x", code=ErrorCode.DISK_FULL, hint="free some")
+    reasons = {NodeId(1): Unreachable("no answer for 500 ms"), NodeId(2): full}
+    told = places_of(pair.facts()).nobody("nobody writes", reasons, is_write=True)
+    assert "no space is left to write x" in told.text
+    assert told.hint.startswith("free some space on the disk of n2, ")

@@ -39,6 +39,23 @@ def test_more_memory_than_the_bound_is_refused() -> None:
     assert "memory_bytes" in caught.value.hint
 
 
+def test_so_is_more_memory_that_is_needed_after_the_first_rows() -> None:
+    text = "SELECT repeat('x', CASE WHEN range > 1000000 THEN 100000 ELSE 1 END) FROM range(1100000)"
+    prepared = Prepared(
+        text=text, names=("a",), called={}, plans={}, views=(), elsewhere="", memory_bytes=48 * 1024 * 1024
+    )
+    run = Run(prepared, lambda _plan: pytest.fail("it reads no table"))
+    try:
+        run.start()
+        assert isinstance(run.take(), pa.Schema)
+        with pytest.raises(Refused) as caught:
+            while run.take() is not None:
+                pass
+    finally:
+        run.stop()
+    assert caught.value.code == "QUERY_TOO_LARGE"
+
+
 def test_an_answer_is_streamed_however_large_it_is() -> None:
     tables = Tables(batches=1_000, rows=10_000)
     answer = select(tables, "SELECT a, ts FROM db.t", memory=32 * 1024 * 1024)

@@ -110,6 +110,8 @@ class Node:
     root: Path
     flight: NodeFlight | None = None
     fence_after: int | None = None
+    stands_ns: int | None = None
+    """What its clock shows, if it stands still."""
     before_reading: list[tuple[int, Callable[[], object]]] = dataclasses.field(default_factory=list)
     readings: int = 0
     stored: Catalog | None = None
@@ -121,12 +123,13 @@ class Node:
 
     def now_ns(self) -> int:
         self.readings += 1
+        stands_ns = self.stands_ns
         for at, action in self.before_reading:
             if at == self.readings:
                 action()
         if self.fence_after is not None and self.readings > self.fence_after:
             return FAR_NS + 5_000_000
-        return BoottimeClock().now_ns()
+        return BoottimeClock().now_ns() if stands_ns is None else stands_ns
 
     def fence(self) -> None:
         self.published.lease = msgspec.structs.replace(

@@ -209,6 +209,15 @@ def test_the_branches_of_a_union_are_matched_by_position(base):
     assert "2 and 1 columns" in refused(base, "COLUMN_COUNT", inner)
 
 
+@pytest.mark.parametrize(
+    "function",
+    ["current_user()", "session_user()", "current_role()", "current_schema()", "current_database()", "read_csv('/x')"],
+)
+def test_what_differs_with_the_process_that_reads_is_refused(base, function):
+    """DuckDB would tell `duckdb`, and Spark the user of the operating system."""
+    assert function[:8].upper() in refused(base, "NOT_IN_A_VIEW", f"SELECT {function} AS x FROM db.t").upper()
+
+
 def test_functions_that_read_files_are_refused_whoever_wrote_the_body(base):
     for source in ("read_text('/etc/passwd')", "range(10)"):
         statement = CreateView(view=TableName("db", "v"), body=f"SELECT * FROM {source}", reads=())

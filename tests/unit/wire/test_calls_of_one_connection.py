@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,8 +23,10 @@ from tests.attacks.unfinished import (
 
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import AskStatus, Message
-from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, REQUESTS_UNREAD_MAX
+from leasehold.errors import Unreachable
+from leasehold.limits.requests import CALLS_OF_CLIENT_MAX, REQUESTS_UNREAD_MAX
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.rpc import CALL, GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
 
@@ -124,7 +127,58 @@ async def test_calls_whose_messages_come_late_are_all_answered(server: GrpcServe
 async def test_more_calls_than_a_connection_holds_are_all_answered(server: GrpcServer) -> None:
     connection = GrpcTransport().connect(server.address)
     try:
-        asked = [connection.call(AskStatus(), timeout_ns=60 * SECOND_NS) for _ in range(24 * CALLS_PER_CONNECTION_MAX)]
+        asked = [connection.call(AskStatus(), timeout_ns=60 * SECOND_NS) for _ in range(24 * CALLS_OF_CLIENT_MAX)]
         assert set(await asyncio.gather(*asked)) == {AskStatus()}
     finally:
         await connection.close()
+
+
+class Held(Echo):
+    """Answers once `opened` is set; sets `full` when it has got as many calls as a client may have under way."""
+
+    def __init__(self) -> None:
+        self.full, self.opened = asyncio.Event(), asyncio.Event()
+        self.begun = 0
+
+    async def call(self, request: Message) -> Message:
+        self.begun += 1
+        if self.begun == CALLS_OF_CLIENT_MAX:
+            self.full.set()
+        await self.opened.wait()
+        return request
+
+
+@pytest.fixture
+async def held() -> AsyncIterator[tuple[Held, str]]:
+    service = Held()
+    made = await serve("127.0.0.1:0", service, on_fault=lambda fault: pytest.fail(str(fault)))
+    yield service, made.address
+    await made.close()
+
+
+@pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
+async def test_a_client_holds_back_more_calls_than_it_may_have_under_way(
+    held: tuple[Held, str], is_blocking: bool
+) -> None:
+    service, address = held
+    blocking, connection = BlockingConnection(address), GrpcTransport().connect(address)
+
+    async def ask(timeout_ns: int) -> Message:
+        if is_blocking:
+            return await asyncio.get_running_loop().run_in_executor(pool, blocking.call, AskStatus(), timeout_ns)
+        return await connection.call(AskStatus(), timeout_ns=timeout_ns)
+
+    try:
+        with ThreadPoolExecutor(CALLS_OF_CLIENT_MAX + 1) as pool:
+            asked = [asyncio.ensure_future(ask(60 * SECOND_NS)) for _ in range(CALLS_OF_CLIENT_MAX)]
+            await service.full.wait()
+            with pytest.raises(Unreachable, match="other calls of this process") as caught:
+                await ask(SECOND_NS // 10)
+            assert not caught.value.was_sent
+            last = asyncio.ensure_future(ask(60 * SECOND_NS))
+            service.opened.set()
+            assert set(await asyncio.gather(*asked, last)) == {AskStatus()}
+            assert service.begun == CALLS_OF_CLIENT_MAX + 1
+    finally:
+        await connection.close()
+        blocking.close()

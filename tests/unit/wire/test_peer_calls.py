@@ -18,7 +18,6 @@ from leasehold.certificates.names import CertificateRole
 from leasehold.core.access.callers import Caller
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus, Message
-from leasehold.errors import Indefinite
 from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, CALLS_PER_PEER_MAX
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_codec import write_field
@@ -26,7 +25,7 @@ from leasehold.wire.flight_server import SERVICE as FLIGHT
 from leasehold.wire.flight_server import FlightServer, Incoming
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import Duplex
-from leasehold.wire.rpc import CALL, SESSION, read_answer, serve
+from leasehold.wire.rpc import CALL, SESSION, serve
 from leasehold.wire.tls import read_tls
 
 FEW = 3
@@ -46,6 +45,20 @@ def test_nothing_is_counted_where_all_peers_are_on_one_machine() -> None:
     calls = CallsPerPeer(are_counted=False, per_peer_max=0)
     with calls.counted("a") as has_room:
         assert has_room
+
+
+def test_each_peer_has_room_for_answers_and_gets_it_back() -> None:
+    calls = CallsPerPeer(are_counted=True, answers_bytes_max=10)
+    assert calls.hold_answer("a", 11), "a single one always has room"
+    assert not calls.hold_answer("a", 1)
+    assert calls.hold_answer("b", 4)
+    assert calls.hold_answer("b", 6)
+    assert not calls.hold_answer("b", 1)
+    calls.drop_answer("a", 11)
+    assert calls.hold_answer("a", 1)
+    uncounted = CallsPerPeer(are_counted=False, answers_bytes_max=0)
+    assert uncounted.hold_answer("a", 1)
+    uncounted.drop_answer("a", 1)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +145,9 @@ async def full_coordinator(pki: Path, *, with_tls: bool) -> AsyncIterator[grpc.a
 
 async def test_a_coordinator_has_so_many_calls_of_one_peer(pki: Path) -> None:
     async with full_coordinator(pki, with_tls=True) as channel:
-        with pytest.raises(Indefinite) as busy:
-            read_answer(await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10))
-        assert busy.value.code == "BUSY", "clients ask again"
+        with pytest.raises(grpc.aio.AioRpcError) as further:
+            await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10)
+        assert further.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, "an answer could stay, a status does not"
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await channel.stream_stream(SESSION)(timeout=10).read()
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

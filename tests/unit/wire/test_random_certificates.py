@@ -5,7 +5,7 @@ The server trusts a company's root, too. That root signs more than what `leaseho
 
 import ipaddress
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ BESIDE = [
     x509.OtherName(x509.ObjectIdentifier("1.3.6.1.4.1.99999.2"), b"\x0c\x06node_1"),
 ]
 UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.3"), b"\x05\x00")
-DAYS = (datetime.now(UTC) - NOW).days
+DAYS = (datetime.now(UTC) - NOW) / timedelta(days=1)
 COMPANY, STRANGER = (
     root(name, number, days=(DAYS - 9, DAYS + 9)) for name, number in (("company", 1), ("stranger", 2))
 )

@@ -24,7 +24,6 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, RequestReader, frames
 from leasehold.wire.rpc import serve
 from leasehold.wire.rpc_client import GrpcTransport
@@ -71,7 +70,7 @@ def commit(bytes_: int) -> CommitTransaction:
 
 
 def reader() -> RequestReader:
-    return RequestReader(NoThreads(), CallsPerPeer(are_counted=False))
+    return RequestReader(NoThreads())
 
 
 def announced(size: int) -> bytes:

@@ -3,8 +3,11 @@ holds."""
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from leasehold.core.words import keys
 from leasehold.core.words.commit_times import decode_commit_time
+from leasehold.core.words.messages import ChangesPlan, CommitChanges
 from leasehold.ids import Revision
 from leasehold.metastorage.contract import Compacted, MetaStorage
 
@@ -14,6 +17,18 @@ async def committed_at(storage: MetaStorage, revision: Revision) -> int | None:
     and the beginning of a generation have the time of the revision before. Raises `Compacted`, `FutureRevision`."""
     found = await storage.get(keys.COMMIT_TIME, revision)
     return None if found is None else decode_commit_time(found.value)
+
+
+async def with_times(plan: ChangesPlan, storage: MetaStorage) -> ChangesPlan:
+    """The same, with the commit times that are kept."""
+    commits: list[CommitChanges] = []
+    for one in plan.commits:
+        try:
+            time_us = await committed_at(storage, one.revision)
+        except Compacted:
+            time_us = None
+        commits.append(msgspec.structs.replace(one, committed_us=time_us))
+    return msgspec.structs.replace(plan, commits=tuple(commits))
 
 
 async def newest_until(storage: MetaStorage, time_us: int, newest: Revision) -> Revision:

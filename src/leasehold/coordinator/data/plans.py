@@ -1,27 +1,41 @@
 """Plans of scans. For one of the past the leader reads the table in the history of the meta storage
 (`core/data/past_plan.py`)."""
 
-import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
-from leasehold.coordinator.data.history import committed_at, first_revision, newest_until
+from leasehold.coordinator.data.history import committed_at, first_revision, newest_until, with_times
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import SEGMENTS
 from leasehold.core.data.facts import parse_name
 from leasehold.core.data.past_plan import OldestRevision, PastTable, missing, plan_past, too_old, was_there
-from leasehold.core.data.scan_plan import plan_scan, takes_long
+from leasehold.core.data.scan_plan import takes_long
+from leasehold.core.questions.lookups import facts_of, plan_of
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.literals import render_instant
-from leasehold.core.words.messages import PlanScan, ScanPlan
-from leasehold.core.words.records import CountersRecord, SegmentRecord, TableRecord
+from leasehold.core.words.messages import (
+    AskTable,
+    ChangesPlan,
+    PlanChanges,
+    PlanQuery,
+    PlanScan,
+    QueryPlan,
+    ScanPlan,
+    TableFacts,
+)
+from leasehold.core.words.records import CountersRecord, PrincipalRecord, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Refused
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.metastorage import RANGE_PAGE_MAX
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Threads
+
+T = TypeVar("T")
 
 
 class Plans:
@@ -31,20 +45,47 @@ class Plans:
         self._storage = storage
         self._threads = threads
         self._writer = writer
-        self._of_the_past = asyncio.Lock()
+        self._turns = UserTurns()
+        self._of_the_past = UserTurns()
         """One at a time: each holds all segments that the table had."""
 
-    async def plan(self, request: PlanScan) -> ScanPlan:
-        """Raises as `plan_scan` and `plan_past`, and `Refused` with code TOO_OLD or FUTURE_REVISION."""
+    async def plan(
+        self, request: PlanScan | PlanChanges | PlanQuery, user: PrincipalRecord | None
+    ) -> ScanPlan | ChangesPlan | QueryPlan:
+        """Raises as `looked_up` and `plan_past`, and `Refused` with code TOO_OLD, or FUTURE_REVISION."""
+        if isinstance(request, PlanChanges):
+            plan = await self._plan_present(request, user)
+            assert isinstance(plan, ChangesPlan), "changes were asked for"
+            return await with_times(plan, self._storage)
+        if not isinstance(request, PlanScan):
+            return await self._plan_present(request, user)
         if request.as_of is not None and request.as_of_us is not None:
             raise BadMessage("a scan as of a revision and of a time", hint="leave out one of them")
-        if request.follows is not None and (request.rewrite or request.replaces or request.as_of is not None):
+        if request.follows is not None and (request.rewrite or request.as_of is not None):
             raise BadMessage("a plan that follows a table is of the present", hint="leave out all else")
         if not request.rewrite and (request.as_of is not None or request.as_of_us is not None):
-            async with self._of_the_past:
-                return await self._plan_past(request)
-        plan = partial(plan_scan, request, self._writer.catalog)
-        return await self._threads.run(plan) if takes_long(request) else plan()
+            return await self._of_the_past.run(user, partial(self._plan_past, request))
+        return await self._plan_present(request, user)
+
+    async def facts(self, request: AskTable, user: PrincipalRecord | None) -> TableFacts:
+        """Raises as `looked_up`."""
+        return await self._in_turn(request, user, lambda catalog: facts_of(request, catalog))
+
+    async def _plan_present(
+        self, request: PlanScan | PlanChanges | PlanQuery, user: PrincipalRecord | None
+    ) -> ScanPlan | ChangesPlan | QueryPlan:
+        return await self._in_turn(request, user, lambda catalog: plan_of(request, catalog))
+
+    async def _in_turn(
+        self,
+        request: PlanScan | PlanChanges | PlanQuery | AskTable,
+        user: PrincipalRecord | None,
+        tell: Callable[[Catalog], T],
+    ) -> T:
+        catalog = self._writer.catalog
+        if not takes_long(request, catalog):
+            return tell(catalog)
+        return await self._turns.run(user, partial(self._threads.run, partial(tell, catalog)))
 
     async def _plan_past(self, request: PlanScan) -> ScanPlan:
         table = self._writer.catalog.table(parse_name(request.name)).id

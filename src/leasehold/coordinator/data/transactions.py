@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -10,17 +11,28 @@ from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.auto_compaction import DueBuckets, begin, commit_request, compacted_bucket, task
 from leasehold.core.data.commit import abort_transaction, commit_transaction, open_transaction
 from leasehold.core.ddl.origin import Origin
+from leasehold.core.membership.generations import generation_of
+from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.replicas.copies import holders_if_few
-from leasehold.core.words.messages import AbortTransaction, CommitTransaction, OpenTransaction, TransactionFacts
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AskCompaction,
+    CommitTransaction,
+    CompactionTask,
+    EndCompaction,
+    OpenTransaction,
+    TransactionFacts,
+)
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import PrincipalRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.ids import PrincipalId, Revision, StatementId, TransactionId
+from leasehold.ids import BucketNumber, NodeId, PrincipalId, Revision, SegmentId, StatementId, TransactionId
 from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS, USER_TRANSACTIONS_MAX
-from leasehold.wire.ports import Clock
+from leasehold.wire.ports import Clock, Entropy, Threads
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +48,21 @@ class WriteTransactions:
     """The write transactions of one leader. It aborts those that stay open for too long. `wall_us` reads the believed
     wall clock."""
 
-    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock, wall_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        leasing: Leasing,
+        clock: Clock,
+        entropy: Entropy,
+        threads: Threads,
+        wall_us: Callable[[], int],
+    ) -> None:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
+        self._entropy = entropy
+        self._threads = threads
+        self._due = DueBuckets()
         self._wall_us = wall_us
         self._opened: dict[TransactionId, _Opened] = {}
         self._note_open()
@@ -85,12 +108,23 @@ class WriteTransactions:
 
     async def commit(self, request: CommitTransaction) -> TransactionFacts:
         """Makes the segments of a transaction visible at one revision."""
+        return await self._commit(request, lambda catalog: check_request(request, catalog))
 
+    async def _commit(
+        self, request: CommitTransaction, check: Callable[[Catalog], object], compactor: NodeId | None = None
+    ) -> TransactionFacts:
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            check_request(request, catalog)
+            check(catalog)
             live = self._leasing.live_incarnations(list(catalog.nodes))
             keys_of = self._leasing.seals.keys.of_living(live)
-            return commit_transaction(request, catalog, incarnations=live, seal_keys=keys_of, wall_us=self._wall_us())
+            return commit_transaction(
+                request,
+                catalog,
+                incarnations=live,
+                seal_keys=keys_of,
+                wall_us=self._wall_us(),
+                compactor=compactor,
+            )
 
         live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))
         await self._leasing.seals.hear_of(request.segments, live)
@@ -103,16 +137,49 @@ class WriteTransactions:
         short = sum(1 for one in named if one is not None and holders_if_few(one, catalog) is not None)
         return msgspec.structs.replace(facts, segments_short=short)
 
-    async def abort(self, request: AbortTransaction) -> TransactionFacts:
-        """Ends a transaction without effect; the answer tells if it was committed before."""
+    async def ask_compaction(self, request: AskCompaction) -> CompactionTask:
+        """What a node should compact by itself now (`core/data/auto_compaction.py`)."""
+        check_speaker(request, self._writer.catalog)
+        self._check_room(None)
+        transaction = TransactionId(self._entropy.hex_128())
+        look = partial(self._due.next_of, request, self._writer.catalog, self._leasing.leased())
+        found = await self._threads.run(look)
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            check_request(request, catalog)
-            return abort_transaction(request.transaction, catalog)
+            check_speaker(request, catalog)
+            return begin(request, found, transaction, catalog)
+
+        revision = await self._writer.submit(decide)
+        if found is None:
+            return CompactionTask()
+        self._opened[transaction] = _Opened(self._clock.now_ns())
+        segment = SegmentId(f"{transaction}-{self._entropy.hex_128()}")
+        return task(request, found, segment, revision, generation_of(self._writer.catalog))
+
+    async def end_compaction(self, request: EndCompaction) -> TransactionFacts:
+        """Commits what a node has compacted by itself, or aborts it."""
+
+        def check(catalog: Catalog) -> BucketNumber:
+            check_speaker(request, catalog)
+            return compacted_bucket(request, catalog)
+
+        bucket = check(self._writer.catalog)
+        if request.segment is None:
+            return await self._abort(request.transaction, check)
+        return await self._commit(commit_request(request, bucket), check, compactor=request.node)
+
+    async def abort(self, request: AbortTransaction) -> TransactionFacts:
+        """Ends a transaction without effect; the answer tells if it was committed before."""
+        return await self._abort(request.transaction, lambda catalog: check_request(request, catalog))
+
+    async def _abort(self, transaction: TransactionId, check: Callable[[Catalog], object]) -> TransactionFacts:
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check(catalog)
+            return abort_transaction(transaction, catalog)
 
         await self._writer.submit(decide)
-        self._opened.pop(request.transaction, None)
-        return self._transaction(request.transaction)
+        self._opened.pop(transaction, None)
+        return self._transaction(transaction)
 
     def _transaction(self, transaction: TransactionId, revision: Revision | None = None) -> TransactionFacts:
         catalog = self._writer.catalog
@@ -128,6 +195,26 @@ class WriteTransactions:
             rows=record.rows,
             revision=revision if revision is not None else catalog.revision,
         )
+
+    async def answer(
+        self,
+        request: OpenTransaction | CommitTransaction | AbortTransaction | AskCompaction | EndCompaction,
+        statement_of: Callable[[StatementId], Origin | None],
+    ) -> TransactionFacts | CompactionTask:
+        """Does what is asked."""
+        match request:
+            case OpenTransaction():
+                return await self.open(request, statement_of)
+            case CommitTransaction():
+                return await self.commit(request)
+            case AbortTransaction():
+                return await self.abort(request)
+            case AskCompaction():
+                return await self.ask_compaction(request)
+            case EndCompaction():
+                return await self.end_compaction(request)
+            case _:
+                assert_never(request)
 
     async def expire(self) -> None:
         """Aborts transactions that have been open for TRANSACTION_TTL_NS."""

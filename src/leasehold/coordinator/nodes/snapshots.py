@@ -5,6 +5,7 @@ it is compacted at a later one with the same contents, each from the key after t
 meanwhile. The count and the digest are those of the items that were sent.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 
@@ -29,10 +30,16 @@ class _Place:
     def __init__(self) -> None:
         self.sent_ns: int | None = None
         """Since when a message waits for its taker; None if none does."""
+        self.reads_nothing = asyncio.Event()
+        """Set while no read of the stream is under way or to come."""
 
 
 class SendingPlaces:
-    """Places for streams that read the whole meta storage, one for each taker; `what` says what takers do."""
+    """Places for streams that read the whole meta storage, one for each taker; `what` says what takers do.
+
+    A stream begins to read once the older stream of the same taker does not read any more. So a taker that asks again
+    and again has one read in the queue of the meta storage, and not thousands.
+    """
 
     def __init__(self, at_once: int, what: str, now_ns: Callable[[], int]) -> None:
         self._at_once = at_once
@@ -48,15 +55,22 @@ class SendingPlaces:
                 self._end_slow()
             if taker not in self._places and len(self._places) >= self._at_once:
                 raise Refused(f"{self._at_once} {self._what} at this moment", code=ErrorCode.BUSY, hint="ask again")
+            older = self._places.get(taker)
             place = self._places[taker] = _Place()
             try:
+                if older is not None:
+                    await older.reads_nothing.wait()
+                    self._check_has(taker, place)
                 async for message in messages:
                     self._check_has(taker, place)
                     place.sent_ns = self._now_ns()
+                    place.reads_nothing.set()
                     yield message
                     self._check_has(taker, place)
                     place.sent_ns = None
+                    place.reads_nothing.clear()
             finally:
+                place.reads_nothing.set()
                 if self._places.get(taker) is place:
                     del self._places[taker]
 

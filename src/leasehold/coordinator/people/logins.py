@@ -30,7 +30,7 @@ from leasehold.core.access.logins import (
 from leasehold.core.access.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, hash_secret
 from leasehold.core.words.messages import (
     AnyLogin,
     DelegateLogin,
@@ -148,12 +148,12 @@ class Logins:
         token = LoginToken(self._entropy.hex_128())
         record(token, self._writer.catalog)  # who is refused takes no place among the writes
         revision = await self._writer.submit(lambda catalog: record(token, catalog))
-        self._since[hash_secret(token)] = self._clock.now_ns()
+        self._since[hash_login(token)] = self._clock.now_ns()
         return LoggedIn(token=token, revision=revision)
 
     async def log_out(self, request: LogOut) -> LoggedOut:
         """Ends the login with this token; idempotent."""
-        ended = [hash_secret(request.token)]
+        ended = [hash_login(request.token)]
         return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
 
     async def renew(self, request: RenewLogins) -> LoginsRenewed:

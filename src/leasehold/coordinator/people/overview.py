@@ -5,17 +5,20 @@ from collections.abc import Callable
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.sessions import Sessions
 from leasehold.coordinator.nodes.topology import Topology
+from leasehold.coordinator.shared_answer import SharedAnswer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.catalog import CatalogQuestion, answer
 from leasehold.core.questions.certificates import ending
 from leasehold.core.questions.nodes import NodeLiveness, buckets_left, node_status, nodes, segments_lacked
 from leasehold.core.questions.repairs import repairs
+from leasehold.core.questions.rows import pages
 from leasehold.core.replicas.copies import Copies
 from leasehold.core.words.messages import ClusterStatus, NodeAbsence, NodeStatus, Rows, TableFacts
 from leasehold.core.words.records import NodeRecord
 from leasehold.core.words.statements import ShowCoordinators, ShowNodes, ShowRepairs
 from leasehold.ids import NodeId, Term
 from leasehold.limits.lease import SILENT_SHOWN_NS
+from leasehold.limits.statements import INLINE_EFFORT_MAX
 
 
 class Overview:
@@ -30,6 +33,8 @@ class Overview:
         copies: Copies,
         term: Term,
         *,
+        catalog: Callable[[], Catalog],
+        now_ns: Callable[[], int],
         failed_logins: Callable[[str], int],
         seen: Callable[[str], str],
         join_wait_ns: Callable[[NodeId, int], int],
@@ -58,6 +63,28 @@ class Overview:
         self._replaced_in_ns = replaced_in_ns
         self._copy_rates = copy_rates
         self._began_ns = began_ns
+        self._catalog = catalog
+        self._now_ns = now_ns
+        self._shared_status = SharedAnswer(self._status_now)
+        self._shared_pages = SharedAnswer(self._pages_now)
+
+    async def nodes_shown(self) -> tuple[Rows, ...]:
+        """The pages of SHOW NODES, by the catalog and the clock of after this call. With many nodes an answer takes
+        milliseconds, so all who ask meanwhile get the same one."""
+        return await self._shared_pages.get() if self._are_many() else self._pages_now()
+
+    async def status_shown(self) -> ClusterStatus:
+        """As `nodes_shown`, of `status`."""
+        return await self._shared_status.get() if self._are_many() else self._status_now()
+
+    def _are_many(self) -> bool:
+        return len(self._catalog().nodes) > INLINE_EFFORT_MAX
+
+    def _status_now(self) -> ClusterStatus:
+        return self.status(self._catalog(), self._now_ns())
+
+    def _pages_now(self) -> tuple[Rows, ...]:
+        return tuple(pages(self.answer(ShowNodes(), self._catalog(), self._now_ns())))
 
     def answer(
         self, question: CatalogQuestion | ShowNodes | ShowCoordinators | ShowRepairs, catalog: Catalog, now_ns: int

@@ -1,19 +1,20 @@
 """Executes the statements of clients: parses and authorises them, runs a procedure or answers at once."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from leasehold.coordinator.statements.faults import ending_the_statement
-from leasehold.coordinator.statements.parse_queue import ParseQueue
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_administrator, check_large_statement, check_question, check_statement
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.origin import Origin, check_same_asker, hears_text, other_statement
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.questions.catalog import CatalogQuestion, is_large
 from leasehold.core.questions.history import history
 from leasehold.core.questions.rows import pages
@@ -33,28 +34,44 @@ from leasehold.core.words.statements import (
     ShowProcedures,
     ShowRepairs,
 )
-from leasehold.sql.parse import parse, parses_at_once
+from leasehold.sql.parse import may_take_seconds, parse, parses_at_once
 from leasehold.sql.secrets import redacted
 from leasehold.wire.ports import Clock, Threads
 
+T = TypeVar("T")
+
+
+class Answers(Protocol):
+    """What answers the questions of people (`coordinator/people/overview.py`)."""
+
+    async def nodes_shown(self) -> tuple[Rows, ...]:
+        """The pages of SHOW NODES."""
+        ...
+
+    def answer(
+        self, question: CatalogQuestion | ShowCoordinators | ShowNodes | ShowRepairs, catalog: Catalog, now_ns: int
+    ) -> Rows:
+        """The rows of any of them."""
+        ...
+
 
 class Execution:
-    """The statements of one leader. `answer` answers a question from the catalog."""
+    """The statements of one leader."""
 
     def __init__(
         self,
         procedures: Procedures,
-        answer: Callable[[CatalogQuestion | ShowCoordinators | ShowNodes | ShowRepairs, Catalog, int], Rows],
+        answers: Answers,
         catalog: Callable[[], Catalog],
         clock: Clock,
         threads: Threads,
     ) -> None:
         self._procedures = procedures
-        self._answer = answer
+        self._answers = answers
         self._catalog = catalog
         self._clock = clock
         self._threads = threads
-        self._parsing = ParseQueue(threads)
+        self._turns = UserTurns()
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
         """Runs a statement, or answers a question: the messages for the client."""
@@ -70,8 +87,8 @@ class Execution:
                 yield message
             return
         with ending_the_statement():
-            rows = await self._looked_up(request, statement, text)
-        for page in pages(rows):
+            shown = await self._shown(request, statement, text, asking)
+        for page in shown:
             yield page
 
     async def tell_again(self, request: Execute | AskOutcome, origin: Origin) -> AsyncIterator[Message]:
@@ -81,37 +98,54 @@ class Execution:
             text_told = hears_text(origin, login, catalog)
         else:
             check_same_asker(origin, login, catalog)
-            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text)):
+            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text, origin)):
                 raise other_statement()
         async for message in self._procedures.outcome(request.statement):
             is_told = text_told or not isinstance(message, Receipt)
             yield message if is_told else msgspec.structs.replace(message, text="")
 
-    async def _redacted(self, text: str) -> str:
-        return redacted(text) if parses_at_once(text) else await self._threads.run(partial(redacted, text))
+    async def _redacted(self, text: str, origin: Origin) -> str:
+        if parses_at_once(text):
+            return redacted(text)
+        return await self._read(origin.user, text, redacted)
 
     async def _understood(self, text: str, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
         with ending_the_statement():
             if parses_at_once(text):
                 return _understood(text)
-            # Up to seconds: not on the loop that grants leases, and not for users without rights.
-            check_large_statement(asking, self._catalog())
-            user = "" if asking is None else asking.name
-            return await self._parsing.run(user, len(text), partial(_understood, text))
+            # Not on the loop that grants leases.
+            if may_take_seconds(text):
+                check_large_statement(asking, self._catalog())
+            return await self._read(asking, text, _understood)
 
-    async def _looked_up(self, request: Execute, statement: Question | Explain, text: str) -> Rows:
+    async def _read(self, user: PrincipalRecord | str | None, text: str, read: Callable[[str], T]) -> T:
+        """What `read` makes of a text, on a thread, when it is the turn of this user."""
+        characters = len(text) if may_take_seconds(text) else 0
+        return await self._turns.run(user, partial(self._threads.run, partial(read, text)), characters=characters)
+
+    async def _shown(
+        self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
+    ) -> Iterable[Rows]:
+        if isinstance(statement, ShowNodes):
+            return await self._answers.nodes_shown()
+        return pages(await self._looked_up(request, statement, text, asking))
+
+    async def _looked_up(
+        self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
+    ) -> Rows:
         catalog, now_ns = self._catalog(), self._clock.now_ns()
         match statement:
             case ShowProcedures():
                 return self._procedures.rows(catalog)
-            case ShowHistory(of=of):
-                return history(self._procedures.done(catalog), of)
             case Explain(statement=definition):
                 return await self._procedures.explain(_asked(request, definition, text))
-            case _ if is_large(statement, catalog):
-                return await self._threads.run(partial(self._answer, statement, catalog, now_ns))
+            case ShowHistory(of=of):
+                tell = partial(history, self._procedures.done(catalog), of)
             case _:
-                return self._answer(statement, catalog, now_ns)
+                tell = partial(self._answers.answer, statement, catalog, now_ns)
+        if not is_large(statement, catalog):
+            return tell()
+        return await self._turns.run(asking, partial(self._threads.run, tell))
 
 
 def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Catalog, login: bytes | None) -> None:
@@ -125,7 +159,7 @@ def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Cata
 
 
 def _login(request: Execute | AskOutcome) -> bytes | None:
-    return None if request.login is None else hash_secret(request.login)
+    return None if request.login is None else hash_login(request.login)
 
 
 def _understood(text: str) -> tuple[AnyStatement, str]:

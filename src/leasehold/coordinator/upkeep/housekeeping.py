@@ -4,23 +4,28 @@ It writes in slices, a transaction each. A long search runs on a thread, on a ca
 result is used. So it looks only for facts that stay true.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeVar
 
 from leasehold.coordinator.upkeep.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import segment_of
+from leasehold.core.data.changes import released
 from leasehold.core.data.horizons import horizons
 from leasehold.core.data.streams import forgotten
 from leasehold.core.replicas.leftovers import count, leftovers
 from leasehold.core.replicas.rewrite import checks, spent
 from leasehold.core.words import keys
+from leasehold.core.words.change_retention import retention_ns
 from leasehold.core.words.operations import Change, RevisionChanges
-from leasehold.core.words.records import TableRecord
+from leasehold.core.words.records import ReplacedRecord, TableRecord
 from leasehold.errors import Definite
 from leasehold.ids import ObjectId
 from leasehold.limits.segments import STREAMS_LOOK_NS
-from leasehold.limits.upkeep import FOUND_INLINE_MAX, HORIZONS_AT_ONCE, LEFTOVERS_AT_ONCE, REPLACED_KEPT_NS
+from leasehold.limits.upkeep import FOUND_INLINE_MAX, HORIZONS_AT_ONCE, LEFTOVERS_AT_ONCE
 from leasehold.wire.ports import Threads
 
 T = TypeVar("T")
@@ -48,12 +53,11 @@ class Housekeeping:
         self._threads = threads
         self._limits = limits
         catalog, now_ns = writer.catalog, clock.now_ns()
-        self._replaced: dict[bytes, int] = {
-            keys.replaced(table, bucket, name): now_ns
-            for table, bucket in sorted(catalog.replaced)
-            for name in sorted(catalog.replaced.names((table, bucket)))
-        }
-        """The segments that were replaced, and when this leader first saw that, the oldest first."""
+        self._replaced: defaultdict[ObjectId, dict[bytes, int]] = defaultdict(dict)
+        """The segments of each table that were replaced, and when this leader first saw that, the oldest first."""
+        for table, bucket in sorted(catalog.replaced):
+            names = sorted(catalog.replaced.names((table, bucket)))
+            self._replaced[table].update((keys.replaced(table, bucket, name), now_ns) for name in names)
         self._deleted: dict[ObjectId, None] = dict.fromkeys(sorted(catalog.deletes))
         """The tables with a DELETE that may concern no segment any more."""
         self._expiring = Catalog().expiring
@@ -65,10 +69,11 @@ class Housekeeping:
         """Notes what a revision makes due."""
         for change in batch.changes:
             if change.key.startswith(keys.REPLACED):
+                of_table = self._replaced[keys.table_of(change.key)]
                 if change.value is not None:
-                    self._replaced.setdefault(change.key, self._clock.now_ns())
+                    of_table.setdefault(change.key, self._clock.now_ns())
                 else:
-                    self._replaced.pop(change.key, None)
+                    of_table.pop(change.key, None)
                     self._deleted[keys.table_of(change.key)] = None
             elif change.key.startswith(keys.DELETES) and change.value is not None:
                 self._deleted[keys.table_of(change.key)] = None
@@ -95,15 +100,17 @@ class Housekeeping:
         await self._remove(await self._found(lambda: leftovers(catalog), count(catalog)))
 
     async def _release(self) -> None:
-        """Forgets segments that were replaced REPLACED_KEPT_NS ago, so that nodes delete the files. A new leader counts
-        anew."""
-        until_ns = self._clock.now_ns() - REPLACED_KEPT_NS
+        """Forgets segments that were replaced as long ago as `retention_ns` says. A new leader counts anew."""
+        now_ns, catalog = self._clock.now_ns(), self._writer.catalog
         due: list[bytes] = []
-        for key, since_ns in self._replaced.items():
-            if since_ns > until_ns:
-                break
-            due.append(key)
-        await self._remove(due)
+        for number, replaced in list(self._replaced.items()):
+            table = catalog.tables.get(number)
+            until_ns = now_ns - retention_ns({} if table is None else table.properties)
+            due.extend(takewhile(lambda key, known=replaced, until=until_ns: known[key] <= until, replaced))
+            if not replaced:
+                del self._replaced[number]
+        for part in slices(due, self._limits.leftovers_at_once):
+            await self._writer.submit(lambda catalog, part=part: released(_entries(part, catalog), catalog))
 
     async def _remove(self, gone: Sequence[bytes]) -> None:
         """Removes records that nothing else removes, so they are still there."""
@@ -149,6 +156,12 @@ class Housekeeping:
 async def found(find: Callable[[], T], size: int, threads: Threads, *, inline_max: int = FOUND_INLINE_MAX) -> T:
     """Runs `find` over `size` records, on a thread if they are more than `inline_max`."""
     return find() if size <= inline_max else await threads.run(find)
+
+
+def _entries(names: Iterable[bytes], catalog: Catalog) -> Iterator[ReplacedRecord]:
+    """The segments with these keys that are still there."""
+    found = (catalog.replaced.one(keys.bucket_of(key), segment_of(key)) for key in names)
+    return (one for one in found if one is not None)
 
 
 def slices(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:

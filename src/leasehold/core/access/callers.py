@@ -89,6 +89,8 @@ def check_caller(request: messages.Message, caller: Caller | None, catalog: Cata
             | messages.OpenSession(node=node)
             | messages.AskSnapshot(node=node)
             | messages.ReportProcessEnd(node=node)
+            | messages.AskCompaction(node=node)
+            | messages.EndCompaction(node=node)
             | messages.FetchTicket(node=node)
             | messages.ForwardTicket(sender=node)
         ):
@@ -184,6 +186,8 @@ def _is_told_of_removal(request: messages.Message, catalog: Catalog) -> bool:
             | messages.OpenSession(node=node)
             | messages.AskSnapshot(node=node)
             | messages.ReportProcessEnd(node=node)
+            | messages.AskCompaction(node=node)
+            | messages.EndCompaction(node=node)
         ):
             record = catalog.nodes.get(node)
             return record is not None and record.removed

@@ -2,12 +2,14 @@
 
 Who has it may read one table, through the views that the login names, or write to one table in one write transaction.
 The rights of its user count besides, at each moment, so it never does more than the user may. Everything else is
-refused: a request that is not in this table has no rule, and so is not for a delegated login.
+refused: a request that is not in this table has no rule, and so is not for a delegated login. Once the record of an
+ended transaction is purged, its id counts as new: a login to write opens no transaction that the catalog does not know.
 
 | request | a login to read | a login to write |
 | --- | --- | --- |
 | the table's facts | of its table | of its table |
 | a plan, a cutoff, a scan | of its table through its views | no; of its table if it may replace rows |
+| a plan of changes | of its table, if it names no views | no; of its table if it may replace rows |
 | a write transaction: to open again, commit, abort; rows | no | its own, on its table; it replaces rows if it may |
 | any other: statements, questions, other logins | no | no |
 
@@ -75,10 +77,12 @@ def _is_within(limits: LoginLimits, request: messages.ClientRequest, catalog: Ca
         case messages.PlanScan(name=name, through=through, replaces=replaces):
             may = limits.replaces if replaces else _reads(limits, limits.table, through)
             return _is_of(limits, name, catalog) and may
+        case messages.PlanChanges(name=name):
+            return _is_of(limits, name, catalog) and _reads(limits, limits.table, ())
         case messages.AgreeCutoff(table=table, through=through):
             return _reads(limits, table, through)
         case messages.OpenTransaction(table=table, transaction=transaction):
-            return _writes(limits, table, transaction)
+            return _writes(limits, table, transaction) and transaction in catalog.transactions
         case messages.CommitTransaction(transaction=transaction, takes_rows=takes_rows):
             return _writes(limits, limits.table, transaction) and (limits.replaces or not takes_rows)
         case messages.AbortTransaction(transaction=transaction):

@@ -10,7 +10,7 @@ from leasehold.core.access.delegation import check_delegation
 from leasehold.core.access.rights import LOG_IN
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import counters, put
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import DelegateLogin
 from leasehold.core.words.operations import Change
@@ -91,7 +91,7 @@ def record_delegated_login(
     """
     check_delegation(request, catalog)
     assert request.login is not None, "`check_request` has found its user"
-    parent = catalog.logins[hash_secret(request.login)]
+    parent = catalog.logins[hash_login(request.login)]
     last_us = wall_us + LOGIN_TTL_NS // 1_000
     limits = LoginLimits(
         table=request.table,
@@ -126,7 +126,7 @@ def _login(
     """A new login; ends the oldest ones that are too many."""
     numbers = counters(catalog)
     record = LoginRecord(
-        token_hash=hash_secret(token),
+        token_hash=hash_login(token),
         user=user,
         order=numbers.next_login,
         by_token=by_token,

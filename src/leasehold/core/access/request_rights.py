@@ -4,11 +4,12 @@ from leasehold.core.access.delegation import check_scan_within, check_within, ch
 from leasehold.core.access.rights import CLUSTER, asker_of, holds, need, path_of, user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.reads import all_read
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words import messages
 from leasehold.core.words.records import PrincipalRecord, Right, TableRecord, TransactionState, ViewRecord
 from leasehold.core.words.statements import TableName
 from leasehold.errors import BadMessage
-from leasehold.ids import LoginToken, ObjectId, TransactionId
+from leasehold.ids import NodeLogin, ObjectId, TransactionId
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
 
@@ -19,7 +20,7 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
     """
     if isinstance(request, messages.AskStatus):
         return None
-    asker = asker_of(request.login, catalog)
+    asker = asker_of(node_login(request.login), catalog)
     if asker is None:
         return None
     check_within(asker, request, catalog)
@@ -34,6 +35,8 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
         case messages.PlanScan(name=name, through=through):
             _check_selected(user, _find(name, catalog), catalog)
             _check_through(user, through, catalog)
+        case messages.PlanChanges(name=name):
+            _check_selected(user, _find(name, catalog), catalog)
         case messages.PlanQuery(names=names):
             # More of them are refused later, without a look at any.
             found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
@@ -70,7 +73,7 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
     return user
 
 
-def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
+def check_read(login: NodeLogin | None, table: ObjectId, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless the login may read the table, through these views."""
     asker = asker_of(login, catalog)
     if asker is not None:
@@ -79,7 +82,7 @@ def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectI
         _check_through(asker.user, through, catalog)
 
 
-def check_scrub(login: LoginToken | None, catalog: Catalog) -> None:
+def check_scrub(login: NodeLogin | None, catalog: Catalog) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless the login may have a node read all its files."""
     user = user_of(login, catalog)
     if user is not None:
@@ -87,7 +90,7 @@ def check_scrub(login: LoginToken | None, catalog: Catalog) -> None:
 
 
 def check_append(
-    login: LoginToken | None, table: ObjectId, transaction: TransactionId, catalog: Catalog
+    login: NodeLogin | None, table: ObjectId, transaction: TransactionId, catalog: Catalog
 ) -> PrincipalRecord | None:
     """The user who appends; raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table in this
     transaction."""

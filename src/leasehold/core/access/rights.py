@@ -37,7 +37,7 @@ from leasehold.core.words.records import Hidden, LoginLimits, PrincipalRecord, R
 from leasehold.core.words.statements import Definition, On, Question, TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.ids import LoginToken, ObjectId, PrincipalId
+from leasehold.ids import NodeLogin, ObjectId, PrincipalId
 
 CLUSTER = ObjectId(0)
 """The cluster among the objects that rights are on."""
@@ -72,7 +72,7 @@ class Asker(NamedTuple):
     limits: LoginLimits | None
 
 
-def user_of(login: LoginToken | None, catalog: Catalog) -> PrincipalRecord | None:
+def user_of(login: NodeLogin | None, catalog: Catalog) -> PrincipalRecord | None:
     """As `user_by`, of a login's token."""
     return user_by(None if login is None else hash_secret(login), catalog)
 
@@ -89,7 +89,7 @@ def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
     return asker.user
 
 
-def asker_of(login: LoginToken | None, catalog: Catalog) -> Asker | None:
+def asker_of(login: NodeLogin | None, catalog: Catalog) -> Asker | None:
     """Of any login: the caller has to check its limits. None in a cluster without users. Raises `Unauthenticated`."""
     return _asker_by(None if login is None else hash_secret(login), catalog)
 

@@ -11,7 +11,7 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.operations import Change
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import NodeId, ObjectId
+from leasehold.ids import NodeId, ObjectId, Revision
 from leasehold.limits.statements import DESCRIPTION_BYTES_MAX
 
 T = TypeVar("T")
@@ -65,6 +65,11 @@ def put_bounded(key: bytes, record: records.DatabaseRecord | records.TableRecord
         text = f"the description of {record.name} would take {size} bytes, over {DESCRIPTION_BYTES_MAX}"
         raise Refused(text, code=ErrorCode.TOO_LARGE, hint="shorten comments, defaults and properties")
     return change
+
+
+def next_revision(catalog: Catalog) -> Revision:
+    """That of the transaction that is decided on a catalog: a leader is the only one who writes."""
+    return Revision(catalog.revision + 1)
 
 
 def counters(catalog: Catalog) -> records.CountersRecord:

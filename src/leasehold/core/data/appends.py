@@ -120,19 +120,21 @@ class Appends(Generic[B]):
         self._writing = Slots(requests.runtime, "writes", writes_max)
         self._accepting = Slots(requests.runtime, "forwarded writes", writes_max)
 
-    async def write(self, ticket: WriteTicket, incoming: RowStream[B]) -> StagedSegment:
-        """Takes the rows of one segment.
+    async def write(self, ticket: WriteTicket, incoming: RowStream[B], *, by_itself: bool = False) -> StagedSegment:
+        """Takes the rows of one segment, of a client or of a bucket that this node compacts `by_itself`.
 
         Raises `Fenced`, `NotFound` (TABLE_DROPPED) and `Refused`: ROWS_DO_NOT_FIT, ABORTED, NOT_ASSIGNED and others.
         """
         check_cluster(self._serving, ticket.cluster_id)
         # Before it takes a place: a client that may not write keeps nobody out.
         await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
-        admitted = self._admit(ticket)
+        admitted = self._admit(ticket, by_itself)
         with self._writing.one(admitted.user):
-            return await self._write(ticket, admitted, incoming)
+            return await self._write(ticket, admitted, incoming, by_itself)
 
-    async def _write(self, ticket: WriteTicket, admitted: AdmittedWrite, incoming: RowStream[B]) -> StagedSegment:
+    async def _write(
+        self, ticket: WriteTicket, admitted: AdmittedWrite, incoming: RowStream[B], by_itself: bool
+    ) -> StagedSegment:
         fields = incoming.fields(admitted.table)
         forwarding = Forwarding(
             admitted.peers,
@@ -154,7 +156,7 @@ class Appends(Generic[B]):
                     encoded = await encoder.finish()
                 finally:
                     encoder.abort()
-                self._admit(ticket)
+                self._admit(ticket, by_itself)
                 segment = _staged(ticket, admitted.table, encoded)
                 end = BytesEnd(size_bytes=encoded.size_bytes, sha256=encoded.sha256, segment=segment)
                 await forwarding.send(end)
@@ -162,12 +164,12 @@ class Appends(Generic[B]):
                 myself = sealed_here(self._serving, segment, admitted.order)
                 holders = (myself, *await forwarding.holders(end))
         # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
-        self._admit(ticket)
+        self._admit(ticket, by_itself)
         return msgspec.structs.replace(segment, holders=holders)
 
-    def _admit(self, ticket: WriteTicket) -> AdmittedWrite:
+    def _admit(self, ticket: WriteTicket, by_itself: bool) -> AdmittedWrite:
         passed = self._requests.guarded((ticket.table, ticket.bucket))
-        return admit_write(ticket, passed.view, self._serving.node)
+        return admit_write(ticket, passed.view, self._serving.node, by_itself=by_itself)
 
     async def accept(
         self, ticket: ForwardTicket, chunks: AsyncGenerator[Chunk | BytesEnd, None]

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from leasehold.core.data.held import Columns, held_bytes
 from leasehold.core.data.places import Places
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import RowBatch
@@ -15,13 +16,8 @@ from leasehold.ids import NodeId
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
 
 
-class Batch(RowBatch, Protocol):
+class Batch(RowBatch, Columns, Protocol):
     """Rows that came in one message."""
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes, in bytes."""
-        ...
 
 
 B = TypeVar("B", bound=Batch)
@@ -144,4 +140,4 @@ class Inbox(Generic[B]):
 
 
 def _size_of(what: Marked[B] | Exception | None) -> int:
-    return what[0].nbytes if isinstance(what, tuple) and what[0] is not None else 0
+    return held_bytes(what[0]) if isinstance(what, tuple) and what[0] is not None else 0

@@ -19,21 +19,27 @@ import msgspec
 
 from leasehold.core.access.rights import user_of
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.plan import put
+from leasehold.core.catalog.plan import next_revision, put
 from leasehold.core.data.following import commit_numbers
 from leasehold.core.data.replacement import check_covered
 from leasehold.core.data.seals import is_sealed
 from leasehold.core.data.streams import committed_batch
 from leasehold.core.ddl.origin import Origin, check_same_insert, other_statement
 from leasehold.core.membership.generations import check_generation
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, node_login
 from leasehold.core.replicas.replication import after_commit, after_replacement, holders_needed
 from leasehold.core.replicas.rewrite import replacing
 from leasehold.core.words import keys, records
 from leasehold.core.words.bounds import soundness
 from leasehold.core.words.messages import CommitTransaction, OpenTransaction, SegmentHolder, StagedSegment
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import SegmentRecord, TableRecord, TransactionRecord, TransactionState, UseState
+from leasehold.core.words.records import (
+    SegmentRecord,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+    UseState,
+)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
@@ -41,6 +47,7 @@ from leasehold.ids import (
     Incarnation,
     NodeId,
     ObjectId,
+    Revision,
     SchemaVersion,
     TransactionId,
     is_hex_128,
@@ -53,9 +60,16 @@ from leasehold.limits.statements import PURGE_BATCH, TRANSACTIONS_KEPT
 SHA256_BYTES = 32
 
 
-def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Origin | None = None) -> tuple[Change, ...]:
+def open_transaction(
+    request: OpenTransaction,
+    catalog: Catalog,
+    statement: Origin | None = None,
+    *,
+    compacts: tuple[BucketNumber, NodeId] | None = None,
+) -> tuple[Change, ...]:
     """Opens it; nothing if it is known already. Raises `Refused` if the table can't be written so, or if the id is that
-    of another INSERT or of another statement; `statement` is the one that has this id, if any.
+    of another INSERT or of another statement; `statement` is the one that has this id, if any. `compacts` is the bucket
+    that a node compacts in it by itself, and that node.
 
     A known transaction goes on in a new generation: it was opened in the history that was kept.
     """
@@ -89,12 +103,14 @@ def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Orig
         state=TransactionState.OPEN,
         rows=0,
     )
+    if compacts is not None:
+        record = msgspec.structs.replace(record, compacts=compacts[0], compactor=compacts[1])
     if request.text_sha256:
-        user = user_of(request.login, catalog)
+        user = user_of(node_login(request.login), catalog)
         record = msgspec.structs.replace(
             record,
             user=None if user is None else user.name,
-            login=None if request.login is None else hash_secret(request.login),
+            login=None if request.login is None else hash_login(request.login),
             text_sha256=request.text_sha256,
         )
     counters = msgspec.structs.replace(catalog.counters, next_transaction=order + 1)
@@ -108,14 +124,19 @@ def commit_transaction(
     incarnations: Mapping[NodeId, Incarnation],
     seal_keys: Mapping[NodeId, bytes],
     wall_us: int,
+    compactor: NodeId | None = None,
 ) -> tuple[Change, ...]:
     """Makes all segments visible in place of those that they replace; nothing if it is committed already.
 
     `incarnations` are the live ones, `seal_keys` the keys of theirs that this leader knows. Raises `SealUnknown` if
     more keys are needed, and `Refused`: ABORTED, or why it can't be committed. `wall_us` is the time that a batch of a
-    streaming query is known by.
+    streaming query is known by. `compactor` is the node that commits a compaction of its own.
     """
     record = _known(request.transaction, catalog)
+    if record.compactor != compactor:
+        raise Refused(
+            f"write transaction {record.id} is another one's", code=ErrorCode.TRANSACTION_UNKNOWN, hint="open your own"
+        )
     if record.state is TransactionState.COMMITTED:
         return ()
     if record.state is TransactionState.ABORTED:
@@ -152,6 +173,7 @@ def commit_transaction(
             format=segment.format,
             number=numbers.of_new.get(segment.id, 0),
             joins=None if segment.id in numbers.of_new else numbers.joined,
+            commit=Revision(0) if request.keeps_rows else next_revision(catalog),
         )
         buckets.setdefault(segment.bucket, []).append(entry)
     changes: list[Change] = [*taken_out] if batch is None else [*taken_out, batch]
@@ -259,7 +281,7 @@ def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
         raise Refused(
             f"table {name} has {count} segments, and this write adds {added}: at most {TABLE_SEGMENTS_MAX} can be read",
             code=ErrorCode.TOO_MANY_SEGMENTS,
-            hint=f"`leasehold rewrite {name}` joins small segments; then write fewer, larger appends",
+            hint=f"`leasehold compact {name}` joins small segments; then write fewer, larger appends",
         )
 
 

@@ -83,7 +83,7 @@ class GetsCopies(Protocol):
         ...
 
 
-OnAsked = Callable[[NodeId, LeaseholdError | None], None]
+OnAsked = Callable[[NodeId, LeaseholdError | None, int], None]
 
 
 def check_record(record: SegmentRecord) -> None:
@@ -115,9 +115,10 @@ async def fetch_segment(
 ) -> bool:
     """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
 
-    A file that is there already is never replaced. `on_asked` gets each place that was asked, and what was wrong with
-    its copy: None if it was whole. Raises `Refused` (DISK_FULL) and `Definite` (DISK_ERROR) for this node's own disk,
-    and `Refused` (BAD_SEGMENT_RECORD, BAD_SEGMENT_NAME) for a record that describes no segment.
+    A file that is there already is never replaced. `on_asked` gets each place that was asked, what was wrong with its
+    copy (None if it was whole), and how many bytes of it were written. Raises `Refused` (DISK_FULL) and `Definite`
+    (DISK_ERROR) for this node's own disk, and `Refused` (BAD_SEGMENT_RECORD, BAD_SEGMENT_NAME) for a record that
+    describes no segment.
     """
     check_record(record)
     here = OnDisk(record.table, record.bucket, record.id)
@@ -140,7 +141,7 @@ async def fetch_segment(
             error = await _copied(file, copies, request, record, peer)
             if error is None:
                 await file.finish()
-        on_asked(peer.node, error)
+        on_asked(peer.node, error, file.size_bytes)
         if error is None:
             return True
     return False

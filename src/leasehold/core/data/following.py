@@ -33,7 +33,7 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import JoinedSegments, ReplacedRecord, SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
-from leasehold.ids import BucketNumber, SegmentId, segment_transaction
+from leasehold.ids import BucketNumber, Generation, ObjectId, Revision, SegmentId, segment_transaction
 
 # ---------------------------------------------------------------- at the commit
 
@@ -106,14 +106,7 @@ def added(follow: Follow, table: TableRecord, catalog: Catalog, *, ignores_taken
     """The segments with rows that were added since, in the order of their numbers. Raises `Refused`: ROWS_TAKEN_AWAY,
     TOO_OLD."""
     name, reached = catalog.table_name(table), now(table, catalog)
-    if follow.table != table.id:
-        raise NotFound(
-            f"table {name} was dropped and made again",
-            code=ErrorCode.TABLE_DROPPED,
-            hint="start again with a snapshot of the table",
-        )
-    if follow.generation != reached.generation:
-        raise _taken_away("the cluster was recovered from a backup")
+    check_same(follow.table, follow.generation, table, catalog)
     if not ignores_taken:
         if reached.deletes > follow.deletes:
             raise _taken_away(f"rows of {name} were deleted")
@@ -124,7 +117,7 @@ def added(follow: Follow, table: TableRecord, catalog: Catalog, *, ignores_taken
     found: list[SegmentRecord] = []
     rewritten: list[SegmentRecord] = []
     kept: Counter[str | None] = Counter()
-    for one in _all_segments(table, catalog):
+    for one in all_segments(table, catalog):
         segment = one
         if isinstance(one, ReplacedRecord):
             segment = one.segment
@@ -143,12 +136,26 @@ def added(follow: Follow, table: TableRecord, catalog: Catalog, *, ignores_taken
     return sorted(found, key=lambda one: one.number)
 
 
+def check_same(known: ObjectId, generation: Generation, table: TableRecord, catalog: Catalog) -> None:
+    """Raises if a reader has followed another table, or another history."""
+    if known != table.id:
+        raise NotFound(
+            f"table {catalog.table_name(table)} was dropped and made again",
+            code=ErrorCode.TABLE_DROPPED,
+            hint="start again with a snapshot of the table",
+        )
+    if generation != generation_of(catalog):
+        raise _taken_away("the cluster was recovered from a backup")
+
+
 def as_planned(segment: SegmentRecord, *, is_numbered: bool = False) -> SegmentRecord:
     """What a plan says of a segment: no reader uses its statistics, and only one who follows its number."""
-    return msgspec.structs.replace(segment, statistics=(), number=segment.number if is_numbered else 0, joins=None)
+    number = segment.number if is_numbered else 0
+    return msgspec.structs.replace(segment, statistics=(), number=number, joins=None, commit=Revision(0))
 
 
-def _all_segments(table: TableRecord, catalog: Catalog) -> Iterator[SegmentRecord | ReplacedRecord]:
+def all_segments(table: TableRecord, catalog: Catalog) -> Iterator[SegmentRecord | ReplacedRecord]:
+    """Those of the manifest, and those that were replaced and are still kept."""
     for number in range(table.buckets):
         for shelf in (catalog.segments, catalog.replaced):
             yield from shelf.get((table.id, BucketNumber(number)), {}).values()

@@ -147,6 +147,11 @@ class Places:
                 "`leasehold status` shows the state of each node; a fenced node serves again when it hears from the"
                 " leader: check that a coordinator runs and that the nodes can reach it"
             )
+        elif full := [node for node, error in sorted(reasons.items()) if error.code == ErrorCode.DISK_FULL]:
+            names = ", ".join(map(self._name, full))
+            hint = (
+                f"free some space on the disk of {names}, and try again; `leasehold status` shows which disks are full"
+            )
         else:
             names = ", ".join(self._name(node) for node in sorted(reasons))
             hint = (

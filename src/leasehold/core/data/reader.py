@@ -30,7 +30,7 @@ from leasehold.core.words.messages import BatchMark, ReadTicket, ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.ids import LoginToken, NodeId
+from leasehold.ids import NodeId, NodeLogin
 from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_PLANS_MAX
 
 P = TypeVar("P")
@@ -78,7 +78,7 @@ class SegmentReader(Generic[B]):
         places: Places,
         ports: ReaderPorts[B],
         *,
-        login: LoginToken | None,
+        login: NodeLogin | None,
         asking: Asking,
         batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
     ) -> None:

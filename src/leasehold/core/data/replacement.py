@@ -1,8 +1,9 @@
 """Writes that replace rows: those of a whole table, or those that fulfil conditions (docs/design.md, "Data").
 
 Theory of operation. The client plans such a write twice: before it reads or writes anything, and when all new rows are
-staged. The second plan must show no segment that the first one lacks, else somebody has added such rows meanwhile. The
-commit names all segments of the second plan. Rows of them that the write keeps were staged with the new ones.
+staged. The second plan must show no segment that the first one lacks, else somebody has added such rows meanwhile; but
+the same rows may be in other segments after a compaction (`rows_stayed`). The commit names all segments of the second
+plan. Rows of them that the write keeps were staged with the new ones.
 
 | segments of the plan | their rows | what the client does |
 | --- | --- | --- |
@@ -22,8 +23,18 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.data.filters import are_sound, holds_only, may_hold
+from leasehold.core.data.following import newest_of
+from leasehold.core.membership.generations import generation_of
 from leasehold.core.replicas.rewrite import check_settled
-from leasehold.core.words.messages import CommitTransaction, FieldFilter, Filter, Replaced, ScanPlan, TableFacts
+from leasehold.core.words.messages import (
+    CommitTransaction,
+    FieldFilter,
+    Filter,
+    Follow,
+    Replaced,
+    ScanPlan,
+    TableFacts,
+)
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
@@ -46,6 +57,8 @@ class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
     seen: frozenset[SegmentId]
     """The segments that may hold such rows."""
     deletes: int
+    since: Follow | None = None
+    """How far the table had come."""
     by: Field | None = None
     """If given, the rows are replaced whose value of this column occurs in the new rows, besides the conditions."""
     schema_version: SchemaVersion = SchemaVersion(0)
@@ -65,6 +78,7 @@ def begun_by(
         isolation=isolation,
         seen=seen,
         deletes=plan.deletes,
+        since=plan.follows,
         by=by,
         schema_version=plan.facts.schema_version,
     )
@@ -88,12 +102,13 @@ def still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan
         raise NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
     found = {one.segment for one in replaced_by(plan)}
     # If rows are replaced by a column, more segments were seen than may hold them.
-    if plan.deletes != begun.deletes or (begun.by is None and begun.seen - found):
+    is_gone = begun.by is None and not plan.stayed and bool(begun.seen - found)
+    if plan.deletes != begun.deletes or is_gone:
         raise conflict(facts.name, "they were replaced or deleted")
     chosen = [one.field.id for one in begun.filters] + ([] if begun.by is None else [begun.by.id])
     if [one.field.id for one in plan.where] != chosen:
         raise conflict(facts.name, "columns of its conditions were renamed")
-    if found <= begun.seen:
+    if plan.stayed or found <= begun.seen:
         return plan
     if begun.isolation == "serializable":
         raise conflict(facts.name, "further ones were added")
@@ -115,6 +130,14 @@ def to_replace(plan: ScanPlan, found: Iterable[SegmentRecord], table: TableRecor
         segments=tuple(one for one in plan.segments if one.id not in whole),
         whole=tuple(Replaced(bucket=bucket, segment=segment) for segment, bucket in whole.items()),
     )
+
+
+def rows_stayed(since: Follow, found: Iterable[SegmentRecord], table: TableRecord, catalog: Catalog) -> bool:
+    """Whether the segments of a plan hold just the rows that such segments held then, but for deleted ones: no commit
+    has taken rows of the table since, and none has added some of these."""
+    if (since.table, since.generation) != (table.id, generation_of(catalog)) or table.taken >= since.number:
+        return False
+    return all(newest_of(one) < since.number for one in found)
 
 
 def check_covered(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> None:

@@ -1,4 +1,5 @@
 """Sending the rows of a write: each share of them becomes a segment on whichever replica of its bucket answers first.
+A share may also name old segments, whose rows the replica has itself (`core/data/compactions.py`).
 
 A share stays in memory until a replica has answered for it. If the replica is fenced or dies, the share is sent to
 another one under a new segment id: what the first one may have written is never part of the commit. While a replica is
@@ -15,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from leasehold.core.data.asking import Asking
-from leasehold.core.data.attempts import B, Batch
 from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.data.places import Places, silent
 from leasehold.core.data.runtime import ConditionVariable, Runtime
+from leasehold.core.data.segment_files import RowBatch
 from leasehold.core.words.messages import Place, StagedSegment, TableFacts, WriteTicket
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
+from leasehold.ids import BucketNumber, NodeId, NodeLogin, Revision, SegmentId, TransactionId
 from leasehold.limits.clients import APPEND_STREAMS, STAGE_CALL_NS, STAGE_PAUSE_NS
 
 FINAL: Final = frozenset(
@@ -33,12 +34,15 @@ FINAL: Final = frozenset(
         ErrorCode.BAD_TICKET,
         ErrorCode.BAD_TYPE,
         ErrorCode.CERTIFICATE_REVOKED,
+        ErrorCode.COLUMN_DROPPED,
         ErrorCode.FORBIDDEN,
         ErrorCode.FORKED,
+        ErrorCode.GENERATION_CHANGED,
         ErrorCode.OTHER_CLUSTER,
         ErrorCode.ROWS_DO_NOT_FIT,
         ErrorCode.SCHEMA_CHANGED,
         ErrorCode.SEGMENT_TOO_LARGE,
+        ErrorCode.SEGMENT_UNKNOWN,
         ErrorCode.TABLE_DROPPED,
         ErrorCode.TRANSACTION_ENDED,
         ErrorCode.TRANSACTION_UNKNOWN,
@@ -47,10 +51,21 @@ FINAL: Final = frozenset(
 )
 """What no other replica would answer differently, for these rows in this transaction."""
 
+
+class SentRows(RowBatch, Protocol):
+    """A part of what a replica is sent."""
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the replica has to write."""
+        ...
+
+
+B = TypeVar("B", bound=SentRows)
+B_contra = TypeVar("B_contra", bound=SentRows, contravariant=True)
+
 Share: TypeAlias = Sequence[B]
 """The rows of one bucket for one segment, in batches."""
-
-B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
 
 _Arrived: TypeAlias = tuple[NodeId, int, StagedSegment | Exception | None]
 """Which replica, since when it is asked, and its answer, why there is none, or that it has taken some of the rows."""
@@ -82,6 +97,8 @@ class SenderPorts(Generic[B]):
     replicas: StagesRows[B]
     draw_id: Callable[[], str]
     """128 random bits as hex digits: a part of a segment's id."""
+    leaves_out: bool = False
+    """Whether replicas may leave out rows, namely hidden ones."""
 
 
 @dataclass(eq=False)
@@ -120,7 +137,7 @@ class RowSender(Generic[B]):
         places: Places,
         ports: SenderPorts[B],
         *,
-        login: LoginToken | None,
+        login: NodeLogin | None,
         asking: Asking,
     ) -> None:
         self._facts = facts
@@ -132,6 +149,7 @@ class RowSender(Generic[B]):
         self._now_ns = ports.runtime.now_ns
         self._replicas = ports.replicas
         self._draw_id = ports.draw_id
+        self._leaves_out = ports.leaves_out
         self._login = login
         self._asking = asking
         self._changed = ports.runtime.condition()
@@ -284,6 +302,7 @@ class RowSender(Generic[B]):
         )
         rows = sum(batch.num_rows for batch in sending.share)
         staged = await self._replicas.stage(place, ticket, sending.share, STAGE_CALL_NS, on_progress)
-        if (staged.id, staged.bucket, staged.rows) != (ticket.segment, sending.bucket, rows) or not staged.holders:
+        has_rows = 0 <= staged.rows <= rows if self._leaves_out else staged.rows == rows
+        if (staged.id, staged.bucket) != (ticket.segment, sending.bucket) or not has_rows or not staged.holders:
             raise Refused(f"{place.address} confirmed other rows than it was sent", code=ErrorCode.BAD_ANSWER)
         return staged

@@ -11,17 +11,23 @@ from leasehold.core.data.facts import parse_name, relation_named, table_facts, t
 from leasehold.core.data.filters import may_hold, planned_filters
 from leasehold.core.data.following import added, as_planned, now
 from leasehold.core.data.read_groups import grouped
-from leasehold.core.data.replacement import to_replace
+from leasehold.core.data.replacement import rows_stayed, to_replace
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
+from leasehold.core.words.messages import AskTable, PlanChanges, PlanQuery, PlanScan, QueryPlan, ScanPlan
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
+from leasehold.core.words.statements import TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
-from leasehold.limits.statements import FILTER_VALUES_MAX, QUERY_TABLES_MAX, REPLACED_VALUES_MAX
+from leasehold.limits.statements import (
+    FILTER_VALUES_MAX,
+    INLINE_EFFORT_MAX,
+    QUERY_TABLES_MAX,
+    REPLACED_VALUES_MAX,
+)
 
 
 class PlanLimits(NamedTuple):
@@ -47,7 +53,7 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     segments: list[SegmentRecord] = []
     if request.rewrite:
         segments.extend(worth_rewriting(table, catalog))
-    elif request.follows is not None:
+    elif request.follows is not None and not request.replaces:
         segments.extend(added(request.follows, table, catalog, ignores_taken=request.ignores_taken))
     else:
         _check_can_fit(table, catalog, limits)
@@ -66,15 +72,38 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
         follows=now(table, catalog),
     )
     if request.replaces:
-        plan = to_replace(plan, found, table, catalog)
+        since = request.follows
+        stayed = since is not None and rows_stayed(since, found, table, catalog)
+        plan = msgspec.structs.replace(to_replace(plan, found, table, catalog), stayed=stayed)
     elif request.grouped and not request.rewrite:
         plan = grouped(plan, found, table, catalog)
     return fitting(plan, table, catalog, limits)
 
 
-def takes_long(request: PlanScan) -> bool:
-    """Whether a plan looks at what all segments say: not on the loop that grants leases."""
-    return request.rewrite or request.replaces or request.grouped or bool(request.where) or request.follows is not None
+def takes_long(request: PlanScan | PlanChanges | PlanQuery | AskTable, catalog: Catalog) -> bool:
+    """Whether an answer looks at what all segments say, or names many: not on the loop that grants leases."""
+    if isinstance(request, PlanChanges):
+        return True
+    if isinstance(request, PlanScan) and (request.rewrite or request.replaces or request.grouped):
+        return True
+    if isinstance(request, PlanScan) and (request.where or request.follows is not None):
+        return True
+    return _names_many(request, catalog)
+
+
+def _names_many(request: PlanScan | PlanQuery | AskTable, catalog: Catalog) -> bool:
+    """Whether the tables of an answer have more than INLINE_EFFORT_MAX columns, buckets and segments."""
+    names = request.names if isinstance(request, PlanQuery) else (request.name,)
+    qualified = (TableName(*name.partition(".")[::2]) for name in names[:QUERY_TABLES_MAX])
+    found = (catalog.find_table(name) or catalog.find_view(name) for name in qualified)
+    whole = 0
+    for table in all_read(filter(None, found), catalog).tables:
+        whole += len(table.fields)
+        for number in range(table.buckets):
+            whole += 1 + catalog.segments.count((table.id, BucketNumber(number)))
+            if whole > INLINE_EFFORT_MAX:
+                return True
+    return False
 
 
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:
@@ -141,7 +170,7 @@ def _too_many_segments(count: int, table: TableRecord, catalog: Catalog, limits:
     return Refused(
         f"table {catalog.table_name(table)} has {count} segments, a plan of {limits.bytes_max} bytes names fewer",
         code=ErrorCode.TOO_MANY_SEGMENTS,
-        hint="`leasehold rewrite` joins small segments; then write fewer, larger appends",
+        hint="`leasehold compact` joins small segments; then write fewer, larger appends",
     )
 
 

@@ -54,6 +54,8 @@ class OpenScan(NamedTuple):
     looking: "Looking"
     rows: int
     """Of the segment."""
+    by_itself: bool
+    """The node reads for itself: no user asks."""
 
 
 class Scans(Generic[B]):
@@ -84,7 +86,7 @@ class Scans(Generic[B]):
         """Notes that the whole segment is released now, as a file."""
         self._files.log(ticket, passed, None)
 
-    async def open(self, ticket: ReadTicket) -> OpenScan:
+    async def open(self, ticket: ReadTicket, *, by_itself: bool = False) -> OpenScan:
         """Raises what stands against a ticket now; what comes up later ends the stream."""
         check_cluster(self._serving, ticket.cluster_id)
         check_sound(ticket)
@@ -92,12 +94,12 @@ class Scans(Generic[B]):
         await self._requests.until_shown(ticket.revision, bucket, ticket.generation)
         looking = self.looking(ticket)
         passed, entry = await looking.passed()
-        table = authorise(ticket, passed.view, entry)
+        table = authorise(ticket, passed.view, entry, by_itself=by_itself)
         if not self._files.exists(file_of(ticket)):
             raise missing(self._serving, ticket.segment)
         hidings, segment = Hidings(ticket.cutoff), _authorised(entry)
         telling = hidings.of(table, segment, passed.view).fields
-        return OpenScan(ticket, hidings, telling, looking, segment.rows)
+        return OpenScan(ticket, hidings, telling, looking, segment.rows, by_itself)
 
     async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
         ticket = scan.ticket
@@ -128,7 +130,7 @@ class Scans(Generic[B]):
                 table: TableRecord | None = None
                 async for part, count in batches:
                     passed, entry = await looking.passed()
-                    table = authorise(ticket, passed.view, entry, table)
+                    table = authorise(ticket, passed.view, entry, table, by_itself=scan.by_itself)
                     segment = _authorised(entry)
                     hiding = hidings.of(table, segment, passed.view)
                     if hiding.fields != telling:

@@ -12,7 +12,8 @@ newest batch before.
 | a later one | is refused: OTHER_CHECKPOINT. The query goes on from a copy of its checkpoint |
 | one on another table, or on one that was dropped | is refused: OTHER_CHECKPOINT |
 
-The newest batch of a query stays known for 30 days after its commit, also if its table is dropped.
+The newest batch of a query stays known for 30 days after its commit, also if its table is dropped. So many queries are
+known of one table, and so many of all together, that who may write to one table does not keep others from new queries.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ from leasehold.core.words.records import StreamRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import is_query_id
-from leasehold.limits.segments import STREAM_KEPT_NS, STREAMS_MAX
+from leasehold.limits.segments import STREAM_KEPT_NS, STREAMS_MAX, STREAMS_PER_TABLE_MAX
 
 _OTHER_HINT: Final = "start the query with a new checkpoint; first look which rows the table has"
 
@@ -42,12 +43,7 @@ def committed_batch(batch: StreamBatch, table: TableRecord, catalog: Catalog, wa
         )
     newest = catalog.streams.get(batch.query)
     if newest is None:
-        if len(catalog.streams) >= STREAMS_MAX:
-            raise Refused(
-                f"the newest batches of {STREAMS_MAX} streaming queries are known, and no more can be",
-                code=ErrorCode.BUSY,
-                hint="a query is forgotten 30 days after its last batch; keep the checkpoints of queries",
-            )
+        _check_room(table, catalog)
     elif newest.table != table.id:
         other = catalog.tables.get(newest.table)
         known = f"table {catalog.table_name(other)}" if other is not None else "a table that was dropped since"
@@ -71,6 +67,21 @@ def committed_batch(batch: StreamBatch, table: TableRecord, catalog: Catalog, wa
         )
     record = StreamRecord(query=batch.query, table=table.id, batch=batch.number, committed_us=wall_us)
     return put(keys.stream(batch.query), record)
+
+
+def _check_room(table: TableRecord, catalog: Catalog) -> None:
+    """Raises `Refused` with code BUSY if no further query can be known."""
+    if len(catalog.streams) >= STREAMS_MAX:
+        known = f"{STREAMS_MAX} streaming queries"
+    elif sum(one.table == table.id for one in catalog.streams.values()) >= STREAMS_PER_TABLE_MAX:
+        known = f"{STREAMS_PER_TABLE_MAX} streaming queries on {catalog.table_name(table)}"
+    else:
+        return
+    raise Refused(
+        f"the newest batches of {known} are known, and no more can be",
+        code=ErrorCode.BUSY,
+        hint="a query is forgotten 30 days after its last batch; keep the checkpoints of queries",
+    )
 
 
 def forgotten(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:

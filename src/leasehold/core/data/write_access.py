@@ -40,9 +40,10 @@ class AdmittedWrite(NamedTuple):
     """Who writes; None in a cluster without users."""
 
 
-def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> AdmittedWrite:
-    """Whether `view`, which has passed the guard, lets `node` take these rows."""
-    user = check_append(ticket.login, ticket.table, ticket.transaction, view)
+def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId, *, by_itself: bool = False) -> AdmittedWrite:
+    """Whether `view`, which has passed the guard, lets `node` take these rows: those of a client, or of a bucket that
+    it compacts `by_itself`."""
+    user = None if by_itself else check_append(ticket.login, ticket.table, ticket.transaction, view)
     table = table_in_use(view, ticket.table)
     if not 1 <= ticket.schema_version <= table.schema_version:
         raise Refused(
@@ -57,6 +58,8 @@ def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> Ad
             hint="begin the segment's id with the id of the transaction",
         )
     record = _open(ticket, view)
+    if record.compactor != (node if by_itself else None):
+        raise _not_open(ticket.transaction)
     bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
     others = [one for one in bucket.replicas if one != node]
     peers = [Peer(one, view.nodes[one].address, view.nodes[one].name) for one in others if one in view.nodes]

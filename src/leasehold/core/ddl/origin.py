@@ -24,7 +24,7 @@ import msgspec
 
 from leasehold.core.access.rights import check_administrator, user_by
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.words.records import StatementRecord, TransactionRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
@@ -90,7 +90,7 @@ def check_same_insert(
     if not record.text_sha256:
         return
     origin = Origin(user=record.user, login=record.login, text="", text_sha256=record.text_sha256)
-    check_same_asker(origin, None if login is None else hash_secret(login), catalog)
+    check_same_asker(origin, None if login is None else hash_login(login), catalog)
     if text_sha256 != origin.text_sha256:
         raise other_statement()
 

@@ -27,11 +27,11 @@ from leasehold.core.lease.holder import Pass
 from leasehold.core.words.messages import OpenLocal
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.ids import LoginToken
+from leasehold.ids import NodeLogin
 from leasehold.limits.local import LOCAL_ENDS_KEPT_MAX, LOCAL_OPENS_MAX, LOCAL_OPENS_PER_USER_MAX
 
 
-def check_lasting(request: OpenLocal, login: LoginToken | None, view: Catalog) -> None:
+def check_lasting(request: OpenLocal, login: NodeLogin | None, view: Catalog) -> None:
     """Raises why an open may not go on by a view: the errors of a scan, ROWS_TAKEN_AWAY for any DELETE or shorter TTL
     that is newer than the plan, whichever rows it takes, and NOT_LOCAL where the cluster's setting forbids it."""
     if view.cluster is not None and not view.cluster.local_reads:
@@ -52,7 +52,7 @@ def check_lasting(request: OpenLocal, login: LoginToken | None, view: Catalog) -
 class _Open(msgspec.Struct):
     request: OpenLocal
     user: str
-    login: LoginToken | None
+    login: NodeLogin | None
     deadline_ns: int | None = None
     """None while its links are made."""
 
@@ -79,7 +79,7 @@ class LocalOpens:
             )
         self._opens[request.request] = _Open(request, user, request.login)
 
-    def extend(self, request: str, login: LoginToken | None, user: str, passed: Pass[Catalog]) -> int:
+    def extend(self, request: str, login: NodeLogin | None, user: str, passed: Pass[Catalog]) -> int:
         """Extends an open to the deadline of a lease; what is left of that. Raises why it has ended, or ends now."""
         found = self.check_open(request)
         if user != found.user:
@@ -87,12 +87,13 @@ class LocalOpens:
         try:
             check_lasting(found.request, login, passed.view)
         except LeaseholdError as error:
-            self.end(request, error)
+            if login == found.login:  # another login of the user may be limited to another table
+                self.end(request, error)
             raise
         found.login, found.deadline_ns = login, passed.lease.deadline_ns
         return passed.lease.deadline_ns - passed.released_ns
 
-    def release(self, request: str, login: LoginToken | None) -> None:
+    def release(self, request: str, login: NodeLogin | None) -> None:
         """Ends an open of this login. That of another stays: its id is no secret."""
         found = self._opens.get(request)
         if found is not None and found.login == login:

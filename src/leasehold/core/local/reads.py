@@ -39,7 +39,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import SegmentFormat, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, LeaseholdError, NotFound, Refused
-from leasehold.ids import BucketNumber, LoginToken, ObjectId, is_hex_128
+from leasehold.ids import BucketNumber, NodeLogin, ObjectId, is_hex_128
 from leasehold.limits.local import LOCAL_GROUPS_MAX, LOCAL_MAKING_MAX, LOCAL_OPENS_MAX, LOCAL_SEGMENTS_MAX
 
 _NOWHERE = ObjectId(0), BucketNumber(0)
@@ -228,7 +228,7 @@ def _tickets(group: tuple[LocalSegment, ...], request: OpenLocal) -> list[ReadTi
     ]
 
 
-def _user(login: LoginToken | None, view: Catalog) -> str:
+def _user(login: NodeLogin | None, view: Catalog) -> str:
     asker = asker_of(login, view)
     return "" if asker is None else asker.user.name
 

@@ -34,6 +34,7 @@ from leasehold.ids import (
     LineageHash,
     LoginToken,
     NodeId,
+    NodeLogin,
     Nonce,
     Revision,
     Session,
@@ -50,9 +51,22 @@ lacks and in which generation it has applied its revision."""
 SECRET_HASH_BYTES: Final = 32
 
 
-def hash_secret(secret: Token | Session | LoginToken | UserToken | ApplicationSecret) -> bytes:
-    """What records hold of a token, session, login or application: its SHA-256."""
+def hash_secret(secret: Token | Session | NodeLogin | UserToken | ApplicationSecret) -> bytes:
+    """What records hold of a token, session or application, and of a login as nodes see it: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()
+
+
+def node_login(login: LoginToken | None) -> NodeLogin | None:
+    """What the holder of a login shows to nodes, which see no more of it. So a node that was taken over can't speak for
+    the user to a coordinator."""
+    return None if login is None else NodeLogin(hashlib.sha256(b"node login " + login.encode()).hexdigest()[:32])
+
+
+def hash_login(login: LoginToken) -> bytes:
+    """What records hold of a login. Coordinators compute it from the login, nodes from what they are shown."""
+    shown = node_login(login)
+    assert shown is not None, "there is a login"
+    return hash_secret(shown)
 
 
 class ClusterLearned(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,14 @@
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.generations import is_beyond, is_older
 from leasehold.core.membership.identity import hash_secret
-from leasehold.core.words.messages import AskSnapshot, OpenSession
+from leasehold.core.words.messages import AskCompaction, AskSnapshot, EndCompaction, OpenSession
 from leasehold.core.words.records import ClusterRecord, NodeRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotLeader, Refused, Superseded
 from leasehold.ids import Revision
 
 
-def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
+def check_speaker(speaker: OpenSession | AskSnapshot | AskCompaction | EndCompaction, catalog: Catalog) -> None:
     """Raises unless the newest process of a node speaks; `NotLeader` where this leader can't know of it yet."""
     node = catalog.nodes.get(speaker.node)
     if catalog.cluster is None or speaker.cluster_id != catalog.cluster.cluster_id:

@@ -1,6 +1,6 @@
 """Questions that a catalog answers by itself."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias, TypeGuard, assert_never
 
 from leasehold.core.catalog.catalog import Catalog
@@ -10,8 +10,9 @@ from leasehold.core.questions.rebalance import rebalance
 from leasehold.core.questions.rows import rows_of
 from leasehold.core.words import statements
 from leasehold.core.words.messages import Rows
+from leasehold.core.words.records import TableRecord
 from leasehold.ids import BucketNumber
-from leasehold.limits.statements import SHOW_INLINE_ROWS_MAX
+from leasehold.limits.statements import INLINE_EFFORT_MAX
 
 CatalogQuestion: TypeAlias = (
     statements.OfRelations
@@ -68,37 +69,76 @@ def tells_alone(statement: statements.AnyStatement) -> TypeGuard[CatalogQuestion
 
 
 def is_large(question: object, catalog: Catalog) -> bool:
-    """Whether putting its rows together takes too long for a loop that grants leases."""
+    """Whether putting its rows together takes too long for a loop that grants leases: it looks at more than
+    INLINE_EFFORT_MAX rows, columns, buckets and segments."""
+    return _add_up_to_many(_looked_at(question, catalog))
+
+
+def _looked_at(question: object, catalog: Catalog) -> Iterator[int]:
     match question:
         case statements.ShowRebalance() | statements.ShowRepairs():
-            return len(catalog.buckets) > SHOW_INLINE_ROWS_MAX or _add_up_to_many(
-                map(catalog.segments.count, catalog.segments)
-            )
-        case statements.ShowTables() if _add_up_to_many(map(catalog.segments.count, catalog.segments)):
-            return True
+            yield len(catalog.buckets)
+            yield from map(catalog.segments.count, catalog.segments)
+        case statements.ShowTables(database=database):
+            yield _relations(database, catalog)
+            for table in _tables(database, catalog):
+                yield table.buckets
+            yield from map(catalog.segments.count, catalog.segments)
+        case statements.ShowViews(database=database):
+            yield _relations(database, catalog)
         case statements.ShowBuckets(table=name):
-            table = catalog.find_table(name)
-            keys = () if table is None else ((table.id, BucketNumber(one)) for one in range(table.buckets))
-            return _add_up_to_many(map(catalog.segments.count, keys))
-        case statements.ShowTables(database=database) | statements.ShowViews(database=database) if database is not None:
-            owner = catalog.find_database(database)
-            rows = 0 if owner is None else len(catalog.relation_names.get(owner.id, ()))
-        case statements.ShowTables() | statements.ShowViews():
-            rows = len(catalog.tables) + len(catalog.views)
+            yield from _in_buckets(name, catalog)
+        case statements.Describe(table=name):
+            yield _columns(name, catalog)
+        case statements.ShowDatabases():
+            yield len(catalog.databases)
         case statements.ShowGrants():
-            return _add_up_to_many(len(granted) for granted in catalog.grants.values())
+            yield from (len(granted) for granted in catalog.grants.values())
         case statements.ShowPrincipals():
-            return _add_up_to_many(1 + len(one.roles) for one in catalog.principals.values())
+            yield from (1 + len(one.roles) for one in catalog.principals.values())
+        case statements.ShowTokens():
+            yield len(catalog.tokens)
+        case statements.ShowRevoked():
+            yield len(catalog.revoked_certificates)
+        case statements.ShowHistory():
+            yield len(catalog.statements)
         case _:
-            rows = 0
-    return rows > SHOW_INLINE_ROWS_MAX
+            pass
+
+
+def _in_buckets(name: statements.TableName, catalog: Catalog) -> Iterator[int]:
+    table = catalog.find_table(name)
+    if table is not None:
+        yield table.buckets
+        for bucket in range(table.buckets):
+            yield catalog.segments.count((table.id, BucketNumber(bucket)))
+
+
+def _columns(name: statements.TableName, catalog: Catalog) -> int:
+    table, view = catalog.find_table(name), catalog.find_view(name)
+    return len(table.fields if table is not None else view.columns if view is not None else ())
+
+
+def _relations(database: str | None, catalog: Catalog) -> int:
+    if database is None:
+        return len(catalog.tables) + len(catalog.views)
+    owner = catalog.find_database(database)
+    return 0 if owner is None else len(catalog.relation_names.get(owner.id, ()))
+
+
+def _tables(database: str | None, catalog: Catalog) -> Iterator[TableRecord]:
+    owner = None if database is None else catalog.find_database(database)
+    if owner is not None:
+        yield from (catalog.tables[one] for one in catalog.relations(owner.id) if one in catalog.tables)
+    elif database is None:
+        yield from catalog.tables.values()
 
 
 def _add_up_to_many(sizes: Iterable[int]) -> bool:
     """Looks at no more of them than it takes to know."""
-    rows = 0
+    whole = 0
     for size in sizes:
-        rows += size
-        if rows > SHOW_INLINE_ROWS_MAX:
+        whole += size
+        if whole > INLINE_EFFORT_MAX:
             return True
     return False

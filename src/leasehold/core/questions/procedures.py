@@ -1,4 +1,5 @@
-"""SHOW PROCEDURES: the statements that have not ended, and the dropped tables whose files are still there."""
+"""SHOW PROCEDURES: the statements that have not ended, the dropped tables whose files are still there, and compactions
+that nodes do by themselves."""
 
 from collections.abc import Iterable
 
@@ -6,6 +7,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.node_names import node_names
+from leasehold.core.data.auto_compaction import open_compactions
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.replicas.dropped import cleaning
 from leasehold.core.words.messages import Rows
@@ -33,7 +35,8 @@ class RunningStatement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def procedures(running: Iterable[RunningStatement], catalog: Catalog) -> Rows:
-    """The statements that have not ended, in the order in which they came, then the drops whose files still go."""
+    """The statements that have not ended, in the order in which they came, then the drops whose files still go,
+    then compactions."""
     rows: list[Row] = []
     ids: set[StatementId] = set()
     for one in running:
@@ -44,6 +47,11 @@ def procedures(running: Iterable[RunningStatement], catalog: Catalog) -> Rows:
             nodes = cleaning(one, catalog)
             state = f"deleting files on {len(nodes)} nodes: {node_names(nodes, catalog)}"
             rows.append((one.order, one.id, one.user, one.text, state))
+    for one in sorted(open_compactions(catalog), key=lambda one: one.order):
+        table = catalog.tables.get(one.table)
+        if table is not None and one.compactor is not None:
+            text = f"compaction of {catalog.table_name(table)}, bucket {one.compacts}"
+            rows.append((None, None, None, text, f"joining segments on {node_names((one.compactor,), catalog)}"))
     return rows_of(COLUMNS, rows, catalog)
 
 

@@ -20,6 +20,7 @@ R = TypeVar("R", TableRecord, ViewRecord)
 TABLE_COLUMNS: Final = (
     *("database", "table", "buckets", "replication", "rows", "bytes"),
     *("buckets_in_sync", "buckets_alone", "buckets_lost", "segments_short", "bytes_short"),
+    "bytes_replaced",
 )
 
 
@@ -36,15 +37,17 @@ def database(question: statements.DescribeDatabase, catalog: Catalog) -> Rows:
 
 def tables(question: statements.ShowTables, catalog: Catalog) -> Rows:
     """Tables with their size and their copies: the buckets that enough nodes hold whole, those with segments that one
-    node alone holds, and those with segments that no node holds; the segments to be copied, and their bytes."""
+    node alone holds, and those with segments that no node holds; the segments to be copied, and their bytes; the bytes
+    of segments that were replaced and are still kept."""
     rows: list[Row] = []
     for owner, table in _in_use(catalog.tables, catalog, question.database):
-        size = size_bytes = in_sync = alone = lost = short = short_bytes = 0
+        size = size_bytes = in_sync = alone = lost = short = short_bytes = replaced_bytes = 0
         for number in range(table.buckets):
             key = (table.id, BucketNumber(number))
             bucket, segments = catalog.buckets.get(key), (catalog.segments.get(key) or {}).values()
             size += sum(segment.rows for segment in segments)
             size_bytes += sum(segment.size_bytes for segment in segments)
+            replaced_bytes += sum(one.segment.size_bytes for one in (catalog.replaced.get(key) or {}).values())
             if bucket is not None and is_full(bucket, catalog):
                 in_sync += 1
                 continue
@@ -55,7 +58,7 @@ def tables(question: statements.ShowTables, catalog: Catalog) -> Rows:
             alone += fewest == 1
             lost += fewest == 0
         about = owner, table.name, table.buckets, table.replication
-        rows.append((*about, size, size_bytes, in_sync, alone, lost, short, short_bytes))
+        rows.append((*about, size, size_bytes, in_sync, alone, lost, short, short_bytes, replaced_bytes))
     return rows_of(TABLE_COLUMNS, sorted(rows), catalog)
 
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.plan import put
+from leasehold.core.catalog.plan import next_revision, put
 from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.replicas.replication import is_present
 from leasehold.core.words import keys, records
@@ -38,7 +38,7 @@ from leasehold.core.words.records import (
 from leasehold.core.words.skipping import may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import BucketNumber, FieldId, ObjectId
+from leasehold.ids import BucketNumber, FieldId, ObjectId, Revision, SegmentId
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
 from leasehold.limits.upkeep import (
     DELETE_CHECKS_MAX,
@@ -160,6 +160,12 @@ def _segments(table: TableRecord, maps: SegmentMaps) -> Iterator[SegmentRecord]:
                 yield one.segment if isinstance(one, ReplacedRecord) else one
 
 
+def by_age(segment: SegmentRecord) -> tuple[BucketNumber, int, SegmentId]:
+    """Orders the segments of a table by bucket, and in a bucket by their commits."""
+    joins = segment.joins
+    return segment.bucket, segment.number if joins is None else joins.newest, segment.id
+
+
 def _manifest(table: TableRecord, catalog: Catalog) -> Iterator[SegmentRecord]:
     for number in range(table.buckets):
         yield from catalog.bucket_segments(table.id, BucketNumber(number))
@@ -188,14 +194,15 @@ def worth_rewriting(
     def is_worth_it(segment: SegmentRecord) -> bool:
         if segment.format is not SegmentFormat.FIELD_IDS:
             return True
-        if segment.bucket in joined and segment.size_bytes < SMALL_SEGMENT_BYTES:
+        if segment.id in joined:
             return True
         known = {one.field: one for one in segment.statistics}
         if any(concerns(segment, known) for concerns in concerned):
             return True
         return clock is not None and horizon_us is not None and _has_expired(segment, known, clock, horizon_us)
 
-    return tuple(islice(filter(is_worth_it, _manifest(table, catalog)), segments_max))
+    # In the order of their commits: rows that came at about the same time stay together.
+    return tuple(islice(filter(is_worth_it, sorted(_manifest(table, catalog), key=by_age)), segments_max))
 
 
 def check_settled(table: TableRecord, catalog: Catalog) -> None:
@@ -211,15 +218,25 @@ def check_settled(table: TableRecord, catalog: Catalog) -> None:
         )
 
 
-def _joined(table: TableRecord, catalog: Catalog) -> frozenset[BucketNumber]:
-    """The buckets with enough small segments to join them."""
+def _joined(table: TableRecord, catalog: Catalog) -> frozenset[SegmentId]:
+    """The small segments that are worth joining."""
     numbers = (BucketNumber(number) for number in range(table.buckets))
-    # Most have too few segments of any size: these are not looked at.
+    # Most buckets have too few segments of any size: these are not looked at.
     many = (one for one in numbers if catalog.segments.count((table.id, one)) >= SMALL_SEGMENTS_MIN)
-    sizes = ((one, (each.size_bytes for each in catalog.bucket_segments(table.id, one))) for one in many)
-    return frozenset(
-        one for one, each in sizes if sum(size < SMALL_SEGMENT_BYTES for size in each) >= SMALL_SEGMENTS_MIN
-    )
+    return frozenset(one.id for number in many for one in small_ones(catalog.bucket_segments(table.id, number)))
+
+
+def small_ones(segments: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+    """The small segments of a bucket that are worth joining: none if there are few.
+
+    One that is larger than all smaller ones together waits until these have grown. So each row is written anew a few
+    times while a table grows by small appends, and not each time that a bucket is joined.
+    """
+    found = sorted((one for one in segments if one.size_bytes < SMALL_SEGMENT_BYTES), key=lambda one: one.size_bytes)
+    total = sum(one.size_bytes for one in found)
+    while len(found) >= SMALL_SEGMENTS_MIN and 2 * found[-1].size_bytes > total:
+        total -= found.pop().size_bytes
+    return found if len(found) >= SMALL_SEGMENTS_MIN else []
 
 
 def _has_expired(segment: SegmentRecord, statistics: Known, field: Field, horizon_us: int) -> bool:
@@ -256,6 +273,7 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
         raise _stale(table, "rows were deleted or a TTL was shortened")
     kept_columns = {one.field for segment in request.segments for one in segment.statistics}
     columns = {field.id for field in table.fields} if request.segments else set[FieldId]()
+    commit = Revision(0) if request.keeps_rows else next_revision(catalog)
     changes: list[Change] = []
     for one in request.replaces:
         entry = catalog.segments.get((table.id, one.bucket), {}).get(one.segment)
@@ -265,7 +283,7 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
             raise _stale(table, "a column was hidden while they were read")
         lean = msgspec.structs.replace(entry, statistics=())
         changes.append(Change(keys.segment(table.id, one.bucket, entry.id), None))
-        replaced = ReplacedRecord(segment=lean, by=request.transaction)
+        replaced = ReplacedRecord(segment=lean, by=request.transaction, commit=commit)
         changes.append(put(keys.replaced(table.id, one.bucket, entry.id), replaced))
     return tuple(changes)
 
@@ -293,5 +311,5 @@ def _stale(table: TableRecord, why: str) -> Refused:
     return Refused(
         f"the rows of {table.name} can't be replaced, because they changed after they were read: {why}",
         code=ErrorCode.REWRITE_STALE,
-        hint="rewrite the table again",
+        hint="compact the table again",
     )

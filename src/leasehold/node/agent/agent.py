@@ -49,7 +49,7 @@ from leasehold.node.agent.recovery import Recovering, StreamStale
 from leasehold.node.agent.remedies import raise_unless_temporary, with_remedy
 from leasehold.node.agent.silence import StreamSilence
 from leasehold.wire.deadline import DeadlineTimer
-from leasehold.wire.ports import Clock, Duplex, Entropy, Threads, Transport, Vault
+from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Transport, Vault
 from leasehold.wire.tasks import gravest_here, until_set_or_due
 
 log = logging.getLogger(__name__)
@@ -109,9 +109,9 @@ class Agent(Reporter):
         self._caught_up_at: Revision | None = None
         self.must_verify = False
         """Whether no file of this directory is trusted before its checksum was read: see `verified`."""
-        self._surrendered = asyncio.Event()
-        self._comparable = asyncio.Event()
+        self._surrendered, self._comparable = asyncio.Event(), asyncio.Event()
         self._to_reconnect = asyncio.Event()
+        self.connection: Connection | None = None  # to the leader, while a session with it is open
 
     @property
     def durable(self) -> Catalog:
@@ -160,7 +160,7 @@ class Agent(Reporter):
         self._coordinators.found(coordinators)
 
     def reconnect(self) -> None:
-        """Begins a new stream, from where this node is: its connection shows a new certificate. The lease goes on."""
+        """Begins a new stream, from where this node is: it shows a new certificate. The lease goes on."""
         self._to_reconnect.set()
 
     async def _until_reconnect(self) -> NoReturn:
@@ -270,6 +270,7 @@ class Agent(Reporter):
                 opened = await self._opened(duplex)
                 silence.broken()
                 self._renew()
+                self.connection = connection
                 group.create_task(self._send(duplex))
                 group.create_task(self._recovering.leap_when_due(connection))
                 group.create_task(self._recovering.tell())
@@ -278,6 +279,7 @@ class Agent(Reporter):
         except BaseExceptionGroup as errors:
             raise gravest_here(errors) from errors
         finally:
+            self.connection = None
             self._deadline.cancel()
             self._recovering.step(events.StreamBroken())
             await connection.close()

@@ -5,8 +5,6 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-import pyarrow as pa
-
 from leasehold.core.data import fetches
 from leasehold.core.data.fetches import OnAsked, check_record
 from leasehold.core.data.write_access import Peer
@@ -20,7 +18,7 @@ from leasehold.node.disk.segment_files import LocalFiles
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.listing import Lister
 from leasehold.storage.segment import verified_pieces, verify_segment
-from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket, within, writer_to
+from leasehold.wire.flight import bytes_of, calling, ticket, within, writer_to
 from leasehold.wire.steps import run
 from leasehold.wire.tls import TlsSource
 
@@ -121,7 +119,7 @@ def fetch_segment(
     places: Sequence[Peer],
     cluster_id: ClusterId,
     asking: Published,
-    on_asked: OnAsked = lambda _node, _error: None,
+    on_asked: OnAsked = lambda _node, _error, _came: None,
     *,
     copies: "FlightCopies | None" = None,
 ) -> bool:
@@ -148,13 +146,8 @@ class FlightCopies:
         with calling(peer.address):
             reader = writer_to(peer.address, self._tls, peer.name).do_get(ticket(request), within(timeout_ns, request))
             try:
-                if not reader.schema.equals(BYTES_SCHEMA):
-                    raise pa.ArrowInvalid("not a segment's bytes")
                 for chunk in reader:
-                    batch: pa.RecordBatch | None = chunk.data
-                    if batch is None or batch.column(0).null_count:
-                        raise pa.ArrowInvalid("a chunk without bytes")
-                    for value in batch.column(0):
-                        yield memoryview(value.as_buffer())
+                    for content in bytes_of(chunk.data):
+                        yield content
             finally:
                 reader.cancel()

@@ -49,3 +49,7 @@ class CopyPace:
     def spend(self, size_bytes: int) -> None:
         """A copy begins."""
         self._owed += size_bytes * SECOND_NS
+
+    def correct(self, spent_bytes: int, came_bytes: int) -> None:
+        """A copy for which so much was spent has ended, and so much came: another copy may use the difference."""
+        self._owed = max(0, self._owed + (came_bytes - spent_bytes) * SECOND_NS)

@@ -362,10 +362,10 @@ class Reconciler:
     async def _fetch(self, record: SegmentRecord) -> bool:
         """False if no place was asked. Raises `Refused` with code NOT_FETCHED if every place that was asked failed."""
         errors: dict[NodeId, LeaseholdError] = {}
-        asked: list[NodeId] = []
+        came: list[int] = []  # bytes of each copy
 
-        def on_asked(node: NodeId, error: LeaseholdError | None) -> None:
-            asked.append(node)
+        def on_asked(node: NodeId, error: LeaseholdError | None, came_bytes: int) -> None:
+            came.append(came_bytes)
             if error is None:
                 self._peers.forget(node)
             else:
@@ -384,12 +384,14 @@ class Reconciler:
             here = await self._disk.fetch(record, places, self._published.cluster_id, on_asked)
         finally:
             self._giving[first] -= 1
+            # The size is what another node claims: a copy that fails at once must not hold up the others.
+            self._copy_pace.correct(record.size_bytes, sum(came))
         if errors and not here:
             said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
             raise Refused(
                 f"no replica sent it: {said}", code=ErrorCode.NOT_FETCHED, hint="SHOW NODES shows which nodes are up"
             )
-        if here and asked:
+        if here and came:
             self._agent.counted(fetched=1)
         return here
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from leasehold.core.access.callers import Caller, check_caller, check_counts, check_person, check_sender
 from leasehold.core.access.rights import asker_of
 from leasehold.core.data.appends import Appends
+from leasehold.core.data.compactions import Compactions
 from leasehold.core.data.fetches import Fetches
 from leasehold.core.data.forwarding import FORWARD_LIMITS, ForwardLimits
 from leasehold.core.data.manifest import Manifest
@@ -100,6 +101,7 @@ class NodeFlight:
             writes_max=limits.writes_max,
             forward_limits=limits.forward,
         )
+        self._compactions = Compactions(requests, self._scans, self._appends)
         self._fetches = Fetches(requests, local, manifest)
         self._scrubs = Scrubs(requests, manifest, files, published)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault, tls=tls)
@@ -132,7 +134,7 @@ class NodeFlight:
         check_counts(caller, self._published.view)
 
     def get(self, ticket: bytes, caller: Caller | None) -> Outgoing:
-        """A scan of one segment, a copy of it for another node, or a scrub."""
+        """A scan of one segment, a copy of it for another node, a compaction, or a scrub."""
         request = read_ticket(ticket)
         check_caller(request, caller, self._published.view)
         match request:
@@ -143,12 +145,28 @@ class NodeFlight:
             case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
+            case messages.CompactTicket():
+                return Outgoing(BYTES_SCHEMA, self._compacted(request))
             case messages.ScrubTicket():
                 view = run(self._scrubs.open(request))
                 found = self._scrubs.stream(request, view)
                 return Outgoing(BYTES_SCHEMA, ((bytes_batch(encode(one)), None) for one in found))
             case _:
                 raise _no_ticket("read")
+
+    def _compacted(self, request: messages.CompactTicket) -> Iterator[tuple[pa.RecordBatch, None]]:
+        with noting(self._published):
+            for one in iterate(self._compactions.compact(request)):
+                yield bytes_batch(encode(one)), None
+
+    async def compact_by_itself(self, ticket: messages.CompactTicket) -> messages.StagedSegment:
+        """The new segment of a bucket that this node compacts by itself, on a thread."""
+
+        def compact() -> messages.StagedSegment:
+            with noting(self._published):
+                return run(self._compactions.compact_by_itself(ticket))
+
+        return await asyncio.to_thread(compact)
 
     def put(self, command: bytes, incoming: Incoming, caller: Caller | None) -> Iterator[bytes]:
         """Rows from a client, or a segment's bytes from another node."""

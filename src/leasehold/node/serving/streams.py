@@ -17,7 +17,7 @@ from leasehold.limits.segments import SEGMENT_ROWS_MAX
 from leasehold.storage.conformance import CAST_VALUE_BYTES, check_valid, realign, rows_at_once, written_fields
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
-from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
+from leasehold.wire.flight import bytes_of, expect, parts
 from leasehold.wire.flight_server import Incoming
 from leasehold.wire.steps import run
 
@@ -92,18 +92,10 @@ async def incoming_bytes(incoming: Incoming) -> AsyncGenerator[memoryview | Byte
 
 
 def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
-    """The chunks in a batch. It comes from another process, so nothing in it is trusted."""
     try:
-        batch.validate(full=True)
+        yield from bytes_of(batch, 2 * FORWARD_CHUNK_BYTES)
     except pa.ArrowInvalid as error:
         raise _malformed() from error
-    if not batch.schema.equals(BYTES_SCHEMA) or batch.nbytes > 2 * FORWARD_CHUNK_BYTES:
-        raise _malformed()
-    for value in batch.column(0):
-        content = value.as_buffer()
-        if content is None:
-            raise _malformed()
-        yield memoryview(content)
 
 
 def _malformed() -> Refused:

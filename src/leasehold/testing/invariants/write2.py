@@ -10,7 +10,8 @@ that it is released on, whenever its scan was planned.
 
 A write that replaces rows takes just the segments that it names out of the manifest, and adds its own, at the revision
 that says COMMITTED. The rows that are visible then are those of the revision before, without those that fulfil its
-conditions, and the new ones. Nothing else takes a segment of a table out of the manifest that is still there.
+conditions, and the new ones; after a compaction the same rows as before. Nothing else takes a segment of a table out
+of the manifest that is still there.
 """
 
 from collections import Counter
@@ -199,12 +200,15 @@ def _replaced(oracle: Oracle, visible: Visible, news: Committed) -> str | None:
     """Compares the rows before and after a write that replaces some."""
     for record in news.written(TransactionRecord):
         meant = visible.meant.get(record.id)
-        if meant is None or meant.where is None or visible.committed.get(record.id) != news.revision:
+        if meant is None or visible.committed.get(record.id) != news.revision:
+            continue
+        if meant.where is None and not meant.replaces:
             continue
         due, found = Counter(meant.rows), Counter[str]()
         before = oracle.history.at_most(Revision(news.revision - 1))
         for name, count in _left(oracle, visible, meant.table, before):
-            due[name] += 0 if is_within(RowId(int(name)), meant.where) else count
+            is_replaced = meant.where is not None and is_within(RowId(int(name)), meant.where)
+            due[name] += 0 if is_replaced else count
         for name, count in _left(oracle, visible, meant.table, news.revision):
             found[name] += count
         if due != found:

@@ -8,7 +8,7 @@ from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
 from leasehold.core.words.commit_times import encode_commit_time
-from leasehold.core.words.messages import PlanScan
+from leasehold.core.words.messages import PlanChanges, PlanScan
 from leasehold.core.words.operations import Change, Txn
 from leasehold.core.words.records import (
     ColumnStatistics,
@@ -108,7 +108,7 @@ class History:
         present = Present(await read_catalog(self.storage), self.now_us)
         plans = Plans(self.storage, NoThreads(), present)
         return await plans.plan(
-            PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, "as_of": as_of, **more})
+            PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, "as_of": as_of, **more}), None
         )
 
     async def refused(self, code, as_of=None, **more):
@@ -195,6 +195,32 @@ async def test_a_revision_that_is_not_kept_is_refused_with_the_oldest(history):
     assert await history.too_old(first) == await history.too_old(third) == third + 1
 
 
+async def test_changes_have_the_commit_times_that_are_kept(history):
+    async def add(number, time_us):
+        history.now_us = time_us
+        one = segment(history.table.id, number, commit=history.count + 1)
+        one = msgspec.structs.replace(one, number=number)
+        added = await history.commit(put(keys.segment(one.table, one.bucket, one.id), one))
+        assert added == one.commit
+        return added
+
+    async def changes(since, until=None):
+        plans = Plans(history.storage, NoThreads(), Present(await read_catalog(history.storage)))
+        request = PlanChanges(cluster_id=None, name="db.t", columns=None, since=since, until=until)
+        plan = await plans.plan(request, None)
+        return [(one.revision, one.committed_us) for one in plan.commits], plan.until
+
+    begin = history.count
+    times = [None, 1_000, 2_000, 3_000]
+    made = [await add(number, time) for number, time in enumerate(times, start=1)]
+    told = list(zip(made, times, strict=True))
+    assert await changes(begin) == (told, made[-1])
+    assert await changes(made[0], made[2]) == (told[1:3], made[2])
+    await history.storage.compact(made[2])
+    forgotten = [(one, None) for one in made[:2]]
+    assert await changes(begin) == (forgotten + told[2:], made[-1])
+
+
 async def test_before_the_table_was_there(history):
     assert await history.too_old(1) == 2
     assert await history.numbers(2) == []
@@ -255,7 +281,7 @@ async def test_plans_that_hold_conditions_against_segments_leave_the_loop(histor
 
     plans = Plans(history.storage, Noting(), Present(catalog))
     for more in ({"where": read_where("a = 1")}, {"as_of": first}, {}):
-        await plans.plan(PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, **more}))
+        await plans.plan(PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, **more}), None)
     assert len(ran) == 2
 
 

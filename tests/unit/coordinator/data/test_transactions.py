@@ -6,7 +6,7 @@ from leasehold.coordinator.data import transactions as module
 from leasehold.coordinator.data.queries import Queries
 from leasehold.coordinator.data.transactions import WriteTransactions
 from leasehold.core.catalog.plan import put
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AbortTransaction, AgreeCutoff, OpenTransaction
 from leasehold.core.words.records import LoginRecord, Right, TransactionState
@@ -14,6 +14,8 @@ from leasehold.core.words.statements import CreateUser, GrantRights, OnTable
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused
 from leasehold.ids import LoginToken, TransactionId
+from leasehold.testing.threads import NoThreads
+from leasehold.wire.entropy import SystemEntropy
 from tests.unit.coordinator.office import asked
 from tests.unit.coordinator.statement_cases import T
 from tests.unit.coordinator.statements.procedure_words import office_test
@@ -32,7 +34,7 @@ def opening(office, number, login=None):
 
 async def token_of(office, user, *, order):
     token = LoginToken(f"{order:032x}")
-    record = LoginRecord(token_hash=hash_secret(token), user=office.catalog.find_principal(user).id, order=order)
+    record = LoginRecord(token_hash=hash_login(token), user=office.catalog.find_principal(user).id, order=order)
     await office.writer.submit(lambda _: (put(keys.login(record.token_hash), record),))
     return token
 
@@ -48,7 +50,9 @@ def test_only_so_many_are_open_at_once(monkeypatch):
     monkeypatch.setattr(module, "OPEN_TRANSACTIONS_MAX", 2)
 
     async def work(office):
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
+        transactions = WriteTransactions(
+            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
+        )
         for number in (1, 2, 1):
             assert (await transactions.open(opening(office, number))).state is TransactionState.OPEN
         assert await refused(transactions, opening(office, 3)) == "2 write transactions are open"
@@ -62,7 +66,9 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
     monkeypatch.setattr(module, "USER_TRANSACTIONS_MAX", 2)
 
     async def work(office):
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
+        transactions = WriteTransactions(
+            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
+        )
         await office.execute(asked(4, CreateUser(name="admin", password="p")))
         admin = await office.log_in("admin")
         await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
@@ -78,7 +84,9 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
 
 def test_a_user_who_may_not_append_aborts_nothing():
     async def work(office):
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
+        transactions = WriteTransactions(
+            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
+        )
         await office.execute(asked(4, CreateUser(name="admin", password="p")))
         await office.execute(asked(5, CreateUser(name="ann", password="p"), login=await office.log_in("admin")))
         ann, admin = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import DelegateLogin, RenewLogins
 from leasehold.core.words.operations import Change
@@ -26,14 +26,14 @@ def asking(login: LoginToken | None, application: bytes = b"") -> DelegateLogin:
 
 async def of_application(ground, login: LoginToken) -> bytes:
     """A login of the application with that secret, by its hash."""
-    return hash_secret((await ground.logins.delegate(asking(login, hash_secret(SECRET)))).token)
+    return hash_login((await ground.logins.delegate(asking(login, hash_secret(SECRET)))).token)
 
 
 @over_a_store
 async def test_a_delegated_login_is_asked_for_with_a_login_of_the_user(ground):
     login = await ground.log_in()
     delegated = await ground.logins.delegate(asking(login.token))
-    record = ground.writer.catalog.logins[hash_secret(delegated.token)]
+    record = ground.writer.catalog.logins[hash_login(delegated.token)]
     assert (record.user, record.limits.table, delegated.revision) == (1, TABLE, ground.writer.catalog.revision)
     with pytest.raises(Forbidden):
         await ground.logins.delegate(asking(delegated.token))
@@ -60,10 +60,10 @@ async def test_a_delegated_login_ends_a_day_after_it_was_made_whoever_leads(grou
     assert len(ground.writer.catalog.logins) == 2
     await asyncio.sleep(60)
     await next_one.expire()
-    assert set(ground.writer.catalog.logins) == {hash_secret(login.token)}, "a new leader counts its time anew"
+    assert set(ground.writer.catalog.logins) == {hash_login(login.token)}, "a new leader counts its time anew"
     await ground.logins.expire()
     assert not set(ground.writer.catalog.logins)
-    assert hash_secret(delegated.token) not in ground.logins._since
+    assert hash_login(delegated.token) not in ground.logins._since
 
 
 @over_a_store
@@ -82,7 +82,7 @@ def renewing(secret: ApplicationSecret = SECRET, *, ends: bool = False) -> Renew
 @over_a_store
 async def test_a_driver_keeps_the_logins_of_its_application_and_ends_them(ground):
     login = await ground.log_in()
-    other = hash_secret((await ground.logins.delegate(asking(login.token))).token)
+    other = hash_login((await ground.logins.delegate(asking(login.token))).token)
     one = await of_application(ground, login.token)
     for _ in range(2 * DELEGATED_TTL_NS // DELEGATED_RENEW_NS):
         await asyncio.sleep(DELEGATED_RENEW_NS / SECOND_NS)
@@ -90,10 +90,10 @@ async def test_a_driver_keeps_the_logins_of_its_application_and_ends_them(ground
         assert answer.revision == ground.writer.catalog.revision
         await ground.logins.expire()
     two = await of_application(ground, login.token)
-    assert set(ground.writer.catalog.logins) == {hash_secret(login.token), other, one, two}
+    assert set(ground.writer.catalog.logins) == {hash_login(login.token), other, one, two}
     for _ in range(2):
         await ground.logins.renew(renewing(ends=True))
-        assert set(ground.writer.catalog.logins) == {hash_secret(login.token), other}
+        assert set(ground.writer.catalog.logins) == {hash_login(login.token), other}
 
 
 @over_a_store
@@ -106,7 +106,7 @@ async def test_the_logins_of_a_driver_that_was_killed_end_soon_whoever_leads(gro
     assert one in ground.writer.catalog.logins
     await asyncio.sleep(1)
     await next_one.expire()
-    assert set(ground.writer.catalog.logins) == {hash_secret(login.token)}
+    assert set(ground.writer.catalog.logins) == {hash_login(login.token)}
 
 
 @over_a_store

@@ -15,7 +15,7 @@ from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.access.password_queue import PLACES, Lane
 from leasehold.core.catalog.plan import put
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import LoggedIn, Login, LogInByCertificate, LogInByToken, LogOut
 from leasehold.core.words.operations import Change, Txn
@@ -129,12 +129,12 @@ def over_a_store(scenario: Callable[[Ground], Awaitable[None]]) -> Callable[[], 
 @over_a_store
 async def test_the_right_password_gives_a_token_that_is_known_from_its_revision_on(ground):
     answer = await ground.log_in("U", "u")
-    record = ground.writer.catalog.logins[hash_secret(answer.token)]
+    record = ground.writer.catalog.logins[hash_login(answer.token)]
     assert (record.user, record.order) == (1, 1)
     assert answer.revision == ground.writer.catalog.revision
     again = await ground.log_in()
     assert again.token != answer.token
-    assert ground.writer.catalog.logins[hash_secret(again.token)].order == 2
+    assert ground.writer.catalog.logins[hash_login(again.token)].order == 2
     assert ground.writer.catalog.counters.next_login == 3
 
 
@@ -302,7 +302,7 @@ async def test_who_logs_out_ends_that_login_and_no_other(ground):
     mine, other = await ground.log_in(), await ground.log_in()
     for _ in range(2):
         answer = await ground.logins.log_out(LogOut(cluster_id=None, token=mine.token))
-        assert set(ground.writer.catalog.logins) == {hash_secret(other.token)}
+        assert set(ground.writer.catalog.logins) == {hash_login(other.token)}
         assert answer.revision == ground.writer.catalog.revision == other.revision + 1
     await ground.logins.log_out(LogOut(cluster_id=None, token=LoginToken("")))
     assert ground.writer.catalog.revision == other.revision + 1
@@ -331,8 +331,8 @@ async def test_the_oldest_login_of_a_user_makes_room_for_a_further_one(ground):
     hers = await ground.log_in("v")
     tokens = [(await ground.log_in()).token for _ in range(LOGINS_PER_USER_MAX + 2)]
     known = ground.writer.catalog.logins
-    assert [hash_secret(one) in known for one in tokens] == [False, False] + [True] * LOGINS_PER_USER_MAX
-    assert hash_secret(hers.token) in known
+    assert [hash_login(one) in known for one in tokens] == [False, False] + [True] * LOGINS_PER_USER_MAX
+    assert hash_login(hers.token) in known
 
 
 @over_a_store
@@ -346,9 +346,9 @@ async def test_a_login_ends_by_its_age_which_a_new_leader_counts_anew(ground):
     await next_one.expire()
     assert len(ground.writer.catalog.logins) == 2
     await ground.logins.expire()
-    assert set(ground.writer.catalog.logins) == {hash_secret(young.token)}
+    assert set(ground.writer.catalog.logins) == {hash_login(young.token)}
     await ground.logins.expire()
-    assert hash_secret(old.token) not in ground.logins._since
+    assert hash_login(old.token) not in ground.logins._since
 
 
 SHOWN = UserToken("lht_" + "a" * 64)
@@ -368,13 +368,13 @@ async def test_a_token_logs_in_until_it_expires_and_then_what_it_has_logged_in_e
     await ground.write(put(keys.token(record.hash), record))
     by_token = await log_in_by_token(ground)
     await ground.logins.expire()
-    assert set(ground.writer.catalog.logins) == {hash_secret(one.token) for one in (by_password, by_token)}
+    assert set(ground.writer.catalog.logins) == {hash_login(one.token) for one in (by_password, by_token)}
     await asyncio.sleep(60)
     with pytest.raises(Unauthenticated) as caught:
         await log_in_by_token(ground)
     assert caught.value.code == "WRONG_USER_TOKEN"
     await ground.logins.expire()
-    assert set(ground.writer.catalog.logins) == {hash_secret(by_password.token)}
+    assert set(ground.writer.catalog.logins) == {hash_login(by_password.token)}
     assert len(ground.writer.catalog.tokens) == 0
     assert ground.passwords.asked == ground.passwords.asked[:1], "a token needs no slow hash"
 
@@ -396,4 +396,4 @@ async def test_a_certificate_logs_in_while_that_is_on(ground):
         await ground.logins.log_in(request, "", caller)
     await ground.user(1, "u", by_certificate=True)
     answer = await ground.logins.log_in(request, "", caller)
-    assert ground.writer.catalog.logins[hash_secret(answer.token)].by_certificate
+    assert ground.writer.catalog.logins[hash_login(answer.token)].by_certificate

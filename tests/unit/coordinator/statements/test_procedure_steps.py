@@ -86,7 +86,7 @@ def seen(catalog):
     kept["horizons"] = {table: one.hidden_us is None for table, one in catalog.horizons.items()}
     kept["tokens"] = {key: msgspec.structs.replace(one, made_us=0, expires_us=0) for key, one in catalog.tokens.items()}
     kept["tables"] = {
-        key: msgspec.structs.replace(one, deletes=0, schema_version=0) for key, one in catalog.tables.items()
+        key: msgspec.structs.replace(one, deletes=0, deleted=0, schema_version=0) for key, one in catalog.tables.items()
     }
     return kept
 

@@ -10,6 +10,8 @@ from leasehold.core.words.records import Outcome, TransactionState
 from leasehold.core.words.statements import CreateDatabase, CreateTable, CreateView, Definition, DropTable, Growing
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
+from leasehold.testing.threads import NoThreads
+from leasehold.wire.entropy import SystemEntropy
 from tests.unit.coordinator.office import asked
 from tests.unit.coordinator.statement_cases import ROLE, T, U, V, column
 from tests.unit.coordinator.statements.procedure_words import ADD, DROP, begin, office_test, refusal
@@ -65,7 +67,9 @@ def test_a_drop_makes_room():
 def test_a_new_write_is_refused_and_one_that_is_open_goes_on():
     async def work(office):
         table = office.catalog.find_table(T)
-        transactions = WriteTransactions(office.writer, office.leasing, office.clock, lambda: 0)
+        transactions = WriteTransactions(
+            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
+        )
 
         def opening(number):
             return OpenTransaction(

@@ -1,7 +1,7 @@
 """One catalog with a user, and what tests of rights give and take."""
 
 from leasehold.core.catalog import plan
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
 from leasehold.core.words.records import (
     GrantRecord,
@@ -20,7 +20,7 @@ from tests.unit.core.ddl_words import ground, view
 DATABASE, TABLE, OTHER, VIEW = 1, 2, 3, 4
 USER, ROLE = 10, 11
 TOKEN = "1" * 32
-LOGIN = hash_secret(TOKEN)
+LOGIN = hash_login(TOKEN)
 NOBODY = "2" * 32
 TRANSACTION = "3" * 32
 ON_TABLE, ON_VIEW, ON_DATABASE = "TABLE db.t", "VIEW db.v", "DATABASE db"

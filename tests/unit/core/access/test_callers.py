@@ -65,6 +65,17 @@ OF_PEOPLE = (
         fields=(),
         revision=1,
     ),
+    messages.CompactTicket(
+        cluster_id=CLUSTER,
+        transaction=TOKEN,
+        segment="s",
+        table=1,
+        bucket=0,
+        schema_version=1,
+        joined=(),
+        revision=1,
+        generation=1,
+    ),
     messages.ScrubTicket(cluster_id=CLUSTER, revision=1),
 )
 FOR_ALL = (

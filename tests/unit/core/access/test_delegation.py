@@ -19,7 +19,7 @@ from leasehold.core.access.rights import (
     check_statement,
     user_of,
 )
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, node_login
 from leasehold.core.words import keys
 from leasehold.core.words.messages import (
     AbortTransaction,
@@ -33,12 +33,14 @@ from leasehold.core.words.messages import (
     DelegateLogin,
     Execute,
     OpenTransaction,
+    PlanChanges,
     PlanQuery,
     PlanScan,
     RemoveNode,
     Replaced,
     TransferLeadership,
 )
+from leasehold.core.words.operations import Change
 from leasehold.core.words.records import LoginRecord, TransactionState
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, TransactionId
@@ -110,6 +112,8 @@ ALLOWED = [
     (asks(PlanScan, name="db.other", columns=None, replaces=True), set()),
     (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), {READS_THROUGH}),
     (asks(PlanScan, name="db.other", columns=None), set()),
+    (asks(PlanChanges, name="db.t", columns=None, since=0), {READS, REPLACES}),
+    (asks(PlanChanges, name="db.other", columns=None, since=0), set()),
     (asks(PlanQuery, names=("db.t",)), set()),
     (asks(AgreeCutoff, table=TABLE, query="q"), {READS, REPLACES}),
     (asks(AgreeCutoff, table=TABLE, query="q", through=(VIEW,)), {READS_THROUGH}),
@@ -148,7 +152,7 @@ def test_a_delegated_login_is_for_the_rows_of_its_table_alone(all_rights, reques
 
 def test_a_node_takes_it_for_its_table_its_views_and_its_transaction(all_rights):
     for token, table, through in ((READS, TABLE, ()), (READS_THROUGH, TABLE, (VIEW,)), (REPLACES, TABLE, ())):
-        check_read(token, table, through, all_rights)
+        check_read(node_login(token), table, through, all_rights)
     for token, table, through in (
         (READS, OTHER, ()),
         (READS, TABLE, (VIEW,)),
@@ -158,9 +162,9 @@ def test_a_node_takes_it_for_its_table_its_views_and_its_transaction(all_rights)
         (REPLACES, TABLE, (VIEW,)),
     ):
         with pytest.raises(Forbidden):
-            check_read(token, table, through, all_rights)
-    check_append(WRITES, TABLE, TRANSACTION, all_rights)
-    check_append(REPLACES, TABLE, TRANSACTION, all_rights)
+            check_read(node_login(token), table, through, all_rights)
+    check_append(node_login(WRITES), TABLE, TRANSACTION, all_rights)
+    check_append(node_login(REPLACES), TABLE, TRANSACTION, all_rights)
     for token, table, transaction in (
         (WRITES, OTHER, TRANSACTION),
         (WRITES, TABLE, ANOTHER),
@@ -168,9 +172,9 @@ def test_a_node_takes_it_for_its_table_its_views_and_its_transaction(all_rights)
         (READS_THROUGH, TABLE, TRANSACTION),
     ):
         with pytest.raises(Forbidden):
-            check_append(token, table, transaction, all_rights)
+            check_append(node_login(token), table, transaction, all_rights)
     with pytest.raises(Forbidden):
-        check_scrub(READS, all_rights)
+        check_scrub(node_login(READS), all_rights)
 
 
 @pytest.mark.parametrize(
@@ -193,17 +197,17 @@ def test_it_runs_no_statement(all_rights, text):
             lambda login: check_administrator(all_rights, login),
         ):
             with pytest.raises(Forbidden, match="allows nothing else"):
-                ask(hash_secret(token))
+                ask(hash_login(token))
 
 
 def test_its_user_needs_the_rights_at_each_moment(all_rights):
     none = given(all_rights, (CREATE, CLUSTER))
     with pytest.raises(Forbidden, match="u lacks SELECT"):
-        check_read(READS, TABLE, (), none)
+        check_read(node_login(READS), TABLE, (), none)
     with pytest.raises(Forbidden, match="u lacks SELECT ON VIEW"):
-        check_read(READS_THROUGH, TABLE, (VIEW,), given(none, (SELECT, TABLE)))
+        check_read(node_login(READS_THROUGH), TABLE, (VIEW,), given(none, (SELECT, TABLE)))
     with pytest.raises(Forbidden, match="u lacks INSERT"):
-        check_append(WRITES, TABLE, TRANSACTION, none)
+        check_append(node_login(WRITES), TABLE, TRANSACTION, none)
     for request in (asking(), asking(transaction=TRANSACTION)):
         with pytest.raises(Forbidden, match="u lacks"):
             check_request(request, none)
@@ -216,27 +220,27 @@ def test_its_record_names_what_ends_it(all_rights):
     for field, value in parents.items():
         parent = LoginRecord(token_hash=LOGIN, user=USER, order=1, **{field: value})
         catalog = delegated(put(all_rights, keys.login(LOGIN), parent), LoginToken("d" * 32))
-        made = catalog.logins[hash_secret(LoginToken("d" * 32))]
+        made = catalog.logins[hash_login(LoginToken("d" * 32))]
         assert getattr(made, field) == value
-    made = asker_of(WRITES, all_rights)
+    made = asker_of(node_login(WRITES), all_rights)
     assert (made.user.id, made.limits.transaction, made.limits.table) == (USER, TRANSACTION, TABLE)
-    assert user_of(TOKEN, all_rights).id == USER
+    assert user_of(node_login(TOKEN), all_rights).id == USER
 
 
 def test_it_expires_after_a_day(all_rights):
     day_us = LOGIN_TTL_NS // 1_000
     assert delegated_logins_expired(all_rights, NOW_US + day_us - 1) == []
     expired = delegated_logins_expired(all_rights, NOW_US + day_us)
-    assert set(expired) == {hash_secret(one) for one in (READS, READS_THROUGH, WRITES, REPLACES)}
+    assert set(expired) == {hash_login(one) for one in (READS, READS_THROUGH, WRITES, REPLACES)}
 
 
 def test_that_of_an_application_expires_soon_and_is_renewed_for_a_day(all_rights):
     token, ttl_us = LoginToken("d" * 32), DELEGATED_TTL_NS // 1_000
     day_us = LOGIN_TTL_NS // 1_000
     catalog = delegated(all_rights, token, application=APPLICATION)
-    assert delegated_logins(APPLICATION, catalog) == [hash_secret(token)]
+    assert delegated_logins(APPLICATION, catalog) == [hash_login(token)]
     assert delegated_logins_expired(catalog, NOW_US + ttl_us - 1) == []
-    assert delegated_logins_expired(catalog, NOW_US + ttl_us) == [hash_secret(token)]
+    assert delegated_logins_expired(catalog, NOW_US + ttl_us) == [hash_login(token)]
 
     def renewed(catalog, at_us):
         return catalog.changed(delegated_logins_renewed(APPLICATION, catalog, at_us))
@@ -248,9 +252,9 @@ def test_that_of_an_application_expires_soon_and_is_renewed_for_a_day(all_rights
     later_us = DELEGATED_RENEW_NS // 2_000
     assert delegated_logins_renewed(APPLICATION, catalog, NOW_US + later_us - 1) == (), "it has just been made"
     catalog = renewed(catalog, NOW_US + later_us)
-    assert catalog.logins[hash_secret(token)].limits.expires_us == NOW_US + later_us + ttl_us
+    assert catalog.logins[hash_login(token)].limits.expires_us == NOW_US + later_us + ttl_us
     catalog = renewed(catalog, NOW_US + day_us - 1)
-    assert hash_secret(token) in delegated_logins_expired(catalog, NOW_US + day_us)
+    assert hash_login(token) in delegated_logins_expired(catalog, NOW_US + day_us)
     assert delegated_logins_renewed(APPLICATION, catalog, NOW_US + day_us + 1) == ()
     ended = catalog.changed(logins_ended(delegated_logins(APPLICATION, catalog), catalog))
     assert delegated_logins(APPLICATION, ended) == []
@@ -270,6 +274,17 @@ def test_a_transaction_has_to_be_open_on_the_table_and_views_are_bounded(all_rig
         with pytest.raises(Refused) as caught:
             delegated(catalog, LoginToken("e" * 32), **fields)
         assert caught.value.code == code
+
+
+def test_a_login_to_write_does_not_open_its_transaction_again_once_that_is_forgotten(all_rights):
+    """Records of ended transactions are purged, and to everybody else an unknown id is that of a new transaction."""
+    purged = all_rights.changed((Change(keys.transaction(TRANSACTION), None),))
+    request = asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1)
+    for token in (WRITES, REPLACES):
+        assert check_request(msgspec.structs.replace(request, login=token), all_rights).id == USER
+        with pytest.raises(Forbidden, match="this login of u was made to"):
+            check_request(msgspec.structs.replace(request, login=token), purged)
+    assert check_request(msgspec.structs.replace(request, login=TOKEN), purged).id == USER
 
 
 def test_nobody_delegates_a_login_that_has_ended(all_rights):

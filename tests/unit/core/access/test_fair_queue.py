@@ -4,9 +4,9 @@ import pytest
 
 from leasehold.core.access.fair_queue import FairQueue
 from leasehold.errors import Refused
-from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSES_PER_USER_MAX, PARSES_WAITING_MAX
+from leasehold.limits.statements import PARSES_PER_USER_CHARACTERS, PARSES_PER_USER_MAX, PARSES_WAITING_MAX
 
-LARGE = PARSE_INLINE_CHARACTERS + 1
+LARGE = PARSES_PER_USER_CHARACTERS + 1
 
 
 def turns(queue: FairQueue) -> list[int]:
@@ -35,7 +35,7 @@ def test_one_user_has_few_places_and_gets_them_back() -> None:
     queue.enter("a", LARGE)
     queue.next_ticket()
     queue.leave(last)  # it left before: nothing happens
-    assert len(queue) == PARSES_PER_USER_MAX
+    assert len(turns(queue)) == PARSES_PER_USER_MAX
 
 
 def test_many_short_texts_of_one_user_may_wait() -> None:
@@ -61,4 +61,12 @@ def test_all_users_together_have_a_bound() -> None:
     with pytest.raises(Refused):
         queue.enter("another", LARGE)
     assert len(turns(queue)) == PARSES_WAITING_MAX
-    assert len(queue) == 0
+    assert turns(queue) == []
+
+
+def test_any_number_of_others_may_wait_and_users_take_turns_all_the_same() -> None:
+    queue = FairQueue()
+    tickets = [queue.enter("a") for _ in range(2 * PARSES_WAITING_MAX)]
+    large, last = queue.enter("a", LARGE), queue.enter("b")
+    first, *rest = turns(queue)
+    assert (first, *rest[:1], *rest[1:]) == (tickets[0], last, *tickets[1:], large)

@@ -13,7 +13,7 @@ from leasehold.core.access.logins import (
     tokens_ended,
 )
 from leasehold.core.catalog.plan import put
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login, hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.records import (
     PrincipalKind,
@@ -50,7 +50,7 @@ def test_of_too_many_logins_the_oldest_of_all_end():
     for one in range(LOGINS_MAX + 1):
         catalog = catalog.changed(record_login(token(one), users[one % len(users)], catalog))
     assert len(catalog.logins) == LOGINS_MAX + 1 - PURGE_BATCH
-    left = [hash_secret(token(one)) in catalog.logins for one in range(LOGINS_MAX + 1)]
+    left = [hash_login(token(one)) in catalog.logins for one in range(LOGINS_MAX + 1)]
     assert left == [False] * PURGE_BATCH + [True] * (LOGINS_MAX + 1 - PURGE_BATCH)
     assert sum(len(one) for one in catalog.logins_of.values()) == len(catalog.logins)
 
@@ -61,7 +61,7 @@ def test_of_too_many_logins_of_a_user_the_oldest_of_that_user_end():
     catalog = catalog.changed(record_login(token(0), other, catalog))
     for one in range(1, LOGINS_PER_USER_MAX + 3):
         catalog = catalog.changed(record_login(token(one), busy, catalog))
-    ended = [one for one in range(LOGINS_PER_USER_MAX + 3) if hash_secret(token(one)) not in catalog.logins]
+    ended = [one for one in range(LOGINS_PER_USER_MAX + 3) if hash_login(token(one)) not in catalog.logins]
     assert ended == [1, 2]
 
 
@@ -86,7 +86,7 @@ def test_a_login_ends_once():
     user = principal(1, "ann")
     catalog = with_principals(user)
     catalog = catalog.changed(record_login(token(1), user, catalog))
-    known, unknown = hash_secret(token(1)), hash_secret(token(2))
+    known, unknown = hash_login(token(1)), hash_login(token(2))
     changes = logins_ended([known, unknown], catalog)
     assert [change.key for change in changes] == [keys.login(known)]
     assert logins_ended([known, unknown], catalog.changed(changes)) == ()
@@ -112,7 +112,7 @@ def by_token(catalog, user="ann", shown=SHOWN, now_us=NOW_US):
 @pytest.mark.parametrize("fields", [{}, {"expires_us": NOW_US + 1}])
 def test_a_token_logs_its_user_in_and_the_login_says_by_which(fields):
     catalog = with_token(**fields)
-    login = catalog.changed(by_token(catalog, "ANN")).logins[hash_secret(token(1))]
+    login = catalog.changed(by_token(catalog, "ANN")).logins[hash_login(token(1))]
     assert (login.user, login.by_token, login.by_certificate) == (1, HASH, False)
 
 
@@ -141,7 +141,7 @@ def test_a_token_ends_with_its_logins_once_it_has_expired():
     catalog = catalog.changed(record_login(token(2), catalog.principals[1], catalog))
     assert tokens_ended(catalog, NOW_US) == ()
     ended = {change.key for change in tokens_ended(catalog, NOW_US + 1)}
-    assert ended == {keys.token(HASH), keys.login(hash_secret(token(1)))}
+    assert ended == {keys.token(HASH), keys.login(hash_login(token(1)))}
     assert tokens_ended(with_token(), NOW_US * 10) == ()
 
 
@@ -150,7 +150,7 @@ ANN = Caller(CallerRole.CLIENT, "Ann", "1f")
 
 def test_a_certificate_logs_the_user_of_its_name_in():
     catalog = with_principals(principal(1, "ann", by_certificate=True))
-    login = catalog.changed(record_login_by_certificate(token(1), ANN, catalog)).logins[hash_secret(token(1))]
+    login = catalog.changed(record_login_by_certificate(token(1), ANN, catalog)).logins[hash_login(token(1))]
     assert (login.user, login.by_token, login.by_certificate, login.certificate) == (1, b"", True, "1f")
 
 

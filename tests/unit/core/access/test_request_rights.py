@@ -4,6 +4,7 @@ import pytest
 
 from leasehold.core.access.request_rights import check_append, check_read, check_request, check_scrub
 from leasehold.core.access.rights import CLUSTER, check_administrator, check_question
+from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import (
     AbortTransaction,
     AskBackup,
@@ -15,6 +16,7 @@ from leasehold.core.words.messages import (
     CommitTransaction,
     DelegateLogin,
     OpenTransaction,
+    PlanChanges,
     PlanQuery,
     PlanScan,
     RemoveNode,
@@ -77,6 +79,7 @@ REQUESTS = [
     (asks(AskView, name="db.v"), [(SELECT, VIEW)]),
     (asks(PlanScan, name="db.t", columns=None), [(SELECT, TABLE)]),
     (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), [(SELECT, TABLE), (SELECT, VIEW)]),
+    (asks(PlanChanges, name="db.t", columns=None, since=0), [(SELECT, TABLE)]),
     (asks(PlanQuery, names=("db.t",)), [(SELECT, TABLE)]),
     (asks(PlanQuery, names=("db.other", "db.t")), [(SELECT, OTHER), (SELECT, TABLE)]),
     (asks(PlanQuery, names=("db.v",)), [(SELECT, VIEW), (SELECT, TABLE)]),
@@ -141,20 +144,32 @@ def test_the_state_of_the_cluster_is_told_to_anybody(before):
 
 
 def test_a_scrub_is_for_administrators(before):
-    check_scrub(TOKEN, given(before, (ALTER, CLUSTER)))
+    check_scrub(node_login(TOKEN), given(before, (ALTER, CLUSTER)))
     with pytest.raises(Forbidden):
-        check_scrub(TOKEN, given(before, (ALTER, TABLE), (SELECT, TABLE), (DROP, TABLE)))
+        check_scrub(node_login(TOKEN), given(before, (ALTER, TABLE), (SELECT, TABLE), (DROP, TABLE)))
     with pytest.raises(Unauthenticated):
         check_scrub(None, given(before, (ALTER, CLUSTER)))
 
 
 def test_a_scan_through_a_view_needs_the_view_and_what_it_reads(before):
-    check_read(TOKEN, TABLE, (VIEW,), given(before, (SELECT, TABLE), (SELECT, VIEW)))
+    check_read(node_login(TOKEN), TABLE, (VIEW,), given(before, (SELECT, TABLE), (SELECT, VIEW)))
     for held in ((SELECT, TABLE), (SELECT, VIEW)):
         with pytest.raises(Forbidden):
-            check_read(TOKEN, TABLE, (VIEW,), given(before, held))
+            check_read(node_login(TOKEN), TABLE, (VIEW,), given(before, held))
 
 
 def test_what_is_gone_is_not_told_as_a_missing_right(before):
-    check_read(TOKEN, 99, (), before)
-    check_append(TOKEN, 99, TRANSACTION, before)
+    check_read(node_login(TOKEN), 99, (), before)
+    check_append(node_login(TOKEN), 99, TRANSACTION, before)
+
+
+def test_what_a_node_has_seen_of_a_login_says_nothing_to_a_coordinator(before):
+    """And a node takes no login that is meant for coordinators."""
+    every, shown = given(before, (SELECT, TABLE)), node_login(TOKEN)
+    check_read(shown, TABLE, (), every)
+    check_request(asks(PlanScan, name="db.t", columns=None), every)
+    for seen in (shown, node_login(shown)):
+        with pytest.raises(Unauthenticated):
+            check_request(asks(PlanScan, name="db.t", columns=None, login=seen), every)
+    with pytest.raises(Unauthenticated):
+        check_read(TOKEN, TABLE, (), every)

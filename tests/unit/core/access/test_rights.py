@@ -16,7 +16,7 @@ from leasehold.core.access.rights import (
     keeps_administrator,
 )
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_secret, node_login
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskReceipts
 from leasehold.core.words.operations import Change
@@ -205,7 +205,7 @@ def test_without_users_everybody_may_do_everything(before):
         check_statement(parse(text), catalog, None)
     assert check_request(AskReceipts(after=0, limit=1), catalog) is None
     check_read(None, TABLE, (), catalog)
-    check_read(NOBODY, TABLE, (), catalog)
+    check_read(node_login(NOBODY), TABLE, (), catalog)
     check_append(None, TABLE, TRANSACTION, catalog)
 
 
@@ -216,7 +216,7 @@ def test_a_user_who_is_going_still_keeps_the_cluster_closed(before):
             check_statement(parse("CREATE DATABASE x"), catalog, user)
     for login in (None, TOKEN):
         with pytest.raises(Unauthenticated):
-            check_read(login, TABLE, (), catalog)
+            check_read(node_login(login), TABLE, (), catalog)
 
 
 @pytest.mark.parametrize("login", [None, hash_secret(NOBODY)])
@@ -231,11 +231,11 @@ def test_a_statement_needs_a_login(before, login):
 def test_rows_need_a_login(before, login):
     catalog = given(before, *((right, CLUSTER) for right in Right))
     with pytest.raises(Unauthenticated):
-        check_read(login, TABLE, (), catalog)
+        check_read(node_login(login), TABLE, (), catalog)
     with pytest.raises(Unauthenticated):
-        check_append(login, TABLE, TRANSACTION, catalog)
-    check_read(TOKEN, TABLE, (), catalog)
-    check_append(TOKEN, TABLE, TRANSACTION, catalog)
+        check_append(node_login(login), TABLE, TRANSACTION, catalog)
+    check_read(node_login(TOKEN), TABLE, (), catalog)
+    check_append(node_login(TOKEN), TABLE, TRANSACTION, catalog)
 
 
 # ---------------------------------------------------------------- whose rights count
@@ -243,7 +243,7 @@ def test_rows_need_a_login(before, login):
 
 def reads(catalog):
     try:
-        check_read(TOKEN, TABLE, (), catalog)
+        check_read(node_login(TOKEN), TABLE, (), catalog)
     except Forbidden:
         return False
     return True

@@ -53,7 +53,7 @@ def test_a_commit_that_makes_a_table_too_large_to_be_planned_is_refused() -> Non
         commit(full, later(9), transaction=W2)
     assert caught.value.code == "TOO_MANY_SEGMENTS"
     assert f"db.t has {TABLE_SEGMENTS_MAX} segments, and this write adds 1" in caught.value.text
-    assert "leasehold rewrite db.t" in caught.value.hint
+    assert "leasehold compact db.t" in caught.value.hint
 
 
 def test_a_commit_that_adds_none_is_taken_however_many_there_are() -> None:

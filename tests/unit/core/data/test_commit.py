@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from leasehold.core.data.commit import abort_transaction, open_transaction
 from leasehold.core.ddl import finish
 from leasehold.core.ddl.origin import Origin, hash_text
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.operations import Change
@@ -73,10 +73,10 @@ def test_an_insert_belongs_to_the_user_and_the_login_that_it_came_with():
     base, tokens = ground(), {"a": "a" * 32, "b": "b" * 32}
     for number, (name, token) in enumerate(tokens.items(), 1):
         base.put(keys.principal(number), user(number, name))
-        base.put(keys.login(hash_secret(token)), LoginRecord(token_hash=hash_secret(token), user=number, order=number))
+        base.put(keys.login(hash_login(token)), LoginRecord(token_hash=hash_login(token), user=number, order=number))
     opened(base, text=INSERT, login=tokens["b"])
     kept = base.catalog.transactions[W1]
-    assert (kept.user, kept.login, kept.text_sha256) == ("b", hash_secret(tokens["b"]), hash_text(INSERT))
+    assert (kept.user, kept.login, kept.text_sha256) == ("b", hash_login(tokens["b"]), hash_text(INSERT))
     assert open_transaction(asked(text=INSERT, login=tokens["b"]), base.catalog) == ()
     assert refused(open_transaction, asked(text=INSERT, login=tokens["a"]), base.catalog) == "STATEMENT_ID_USED"
     opened(base, W2, login=tokens["b"])
@@ -174,11 +174,12 @@ def test_ended_transactions_are_forgotten_in_batches_the_oldest_first():
 def test_a_commit_shows_all_segments_and_ends_the_transaction_at_once():
     base = opened(ground())
     one, two, three = segment(1), segment(2, bucket=1), segment(3)
+    revision = base.catalog.revision + 1
     assert written(commit(base, three, two, one)) == {
         keys.COUNTERS: msgspec.structs.replace(base.catalog.counters, next_segment=4),
-        keys.segment(TABLE, 0, one.id): entry(one, 1, 2, 3, number=3),
-        keys.segment(TABLE, 0, three.id): entry(three, 1, 2, 3, number=1),
-        keys.segment(TABLE, 1, two.id): entry(two, 2, 3, 1, number=2),
+        keys.segment(TABLE, 0, one.id): entry(one, 1, 2, 3, number=3, revision=revision),
+        keys.segment(TABLE, 0, three.id): entry(three, 1, 2, 3, number=1, revision=revision),
+        keys.segment(TABLE, 1, two.id): entry(two, 2, 3, 1, number=2, revision=revision),
         keys.transaction(W1): record(TransactionState.COMMITTED, rows=30),
     }
 
@@ -199,7 +200,7 @@ def test_a_member_without_the_segment_leaves_the_sync_state_set_in_the_same_tran
     base = opened(ground())
     one = segment(1, 1, 3)
     changes = written(commit(base, one))
-    assert changes[keys.segment(TABLE, 0, one.id)] == entry(one, 1, 3)
+    assert changes[keys.segment(TABLE, 0, one.id)] == entry(one, 1, 3, revision=base.catalog.revision + 1)
     assert changes[keys.bucket(TABLE, 0)] == BucketRecord(table=TABLE, bucket=0, replicas=(1, 2, 3), in_sync=(1, 3))
     assert keys.bucket(TABLE, 1) not in changes
 

@@ -96,7 +96,8 @@ class Sources:
 def fetched(sources: Sources) -> tuple[bool, list[File], list[tuple[NodeId, str | None]]]:
     disk, asked = Disk(), list[tuple[NodeId, str | None]]()
 
-    def on_asked(node: NodeId, error: LeaseholdError | None) -> None:
+    def on_asked(node: NodeId, error: LeaseholdError | None, came_bytes: int) -> None:
+        assert came_bytes == len(disk.files[-1].content)
         asked.append((node, None if error is None else error.code))
 
     places = [Peer(NodeId(1), "a", "n1"), Peer(NodeId(2), "b", "n2")]

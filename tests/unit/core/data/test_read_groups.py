@@ -224,5 +224,5 @@ def test_a_plan_leaves_the_groups_out_where_one_message_can_not_hold_them():
     assert grown.plan(limits=PlanLimits(bytes_max=size_bytes)) == lean
     with pytest.raises(Refused):
         grown.plan(limits=PlanLimits(bytes_max=size_bytes - 1))
-    assert takes_long(PLAN)
+    assert takes_long(PLAN, grown.base.catalog)
     assert plan_scan(msgspec.structs.replace(PLAN, grouped=False), grown.base.catalog) == lean

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from leasehold.core.data.replacement import begun_by, still_there
+from leasehold.core.data.replacement import begun_by, replaced_by, still_there
 from leasehold.core.data.scan_plan import plan_scan
 from leasehold.core.ddl import finish, roll_back
 from leasehold.core.words.messages import FieldFilter, Filter, PlanScan
@@ -161,6 +161,51 @@ def test_what_was_there_at_the_first_plan_is_there_at_the_second(base):
         still_there(begun, more, first.facts)
     old_ones = still_there(msgspec.structs.replace(begun, isolation="snapshot"), more, first.facts)
     assert {one.id for one in old_ones.segments} == ids(MIDDLE)
+
+
+def later(base, begun):
+    """A second plan, as a client asks for it."""
+    return plan_scan(msgspec.structs.replace(asked(*FIVE), follows=begun.since), base.catalog)
+
+
+def compacted(base, *old_ones, transaction=W2, number=7):
+    """Their rows are in another segment."""
+    opened(base, transaction)
+    made = segment(number, transaction=transaction, statistics=bounds(a=(1, 9), b=(1, 9)))
+    told = sealed_by_holders(base, made)
+    more = {"replaces": replaced(*old_ones), "kept": 1, "keeps_rows": True}
+    base.commit(commit_as_told(base, *told, transaction=transaction, **more))
+    return made
+
+
+def test_rows_that_a_compaction_has_put_elsewhere_are_still_there(base):
+    first = plan_scan(asked(*FIVE), base.catalog)
+    begun = begun_by(first, asked(*FIVE).where)
+    made = compacted(base, LOW, MIDDLE)
+    second = later(base, begun)
+    assert second.stayed
+    assert {one.segment for one in replaced_by(still_there(begun, second, first.facts))} == {made.id}
+
+
+def test_rows_that_were_added_and_compacted_are_a_conflict(base):
+    first = plan_scan(asked(*FIVE), base.catalog)
+    begun = begun_by(first, asked(*FIVE).where)
+    added = segment(7, transaction=W2, statistics=bounds(a=(4, 6), b=(1, 9)))
+    base.commit(commit(base, added, where=None))
+    compacted(base, MIDDLE, added, transaction=hex_128(0xA5))
+    assert not later(base, begun).stayed
+    with pytest.raises(Refused, match="they were replaced or deleted"):
+        still_there(begun, later(base, begun), first.facts)
+
+
+def test_rows_that_were_replaced_and_compacted_are_a_conflict(base):
+    first = plan_scan(asked(*FIVE), base.catalog)
+    begun = begun_by(first, asked(*FIVE).where)
+    base.commit(commit(base, replaces=(LOW,), where=None))
+    compacted(base, MIDDLE, HIGH, transaction=hex_128(0xA5))
+    assert not later(base, begun).stayed
+    with pytest.raises(Refused, match="they were replaced or deleted"):
+        still_there(begun, later(base, begun), first.facts)
 
 
 def test_conditions_that_are_about_another_column_since_a_rename_are_a_conflict(base):

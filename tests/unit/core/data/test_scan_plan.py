@@ -5,9 +5,9 @@ import pytest
 from rpds import HashTrieMap
 
 from leasehold.core.catalog.shelf import SEGMENTS, Shelf
-from leasehold.core.data.scan_plan import plan_scan
+from leasehold.core.data.scan_plan import plan_scan, takes_long
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import Filter, PlanScan
+from leasehold.core.words.messages import AskTable, Filter, PlanScan
 from leasehold.core.words.records import ColumnStatistics, SegmentRecord
 from leasehold.core.words.statements import Literal, TableName
 from leasehold.errors import LeaseholdError, Refused
@@ -162,3 +162,11 @@ def test_conditions_that_mean_nothing_are_refused(days, where, code):
     with pytest.raises(LeaseholdError) as caught:
         plan_scan(msgspec.structs.replace(PLAN, where=where), days)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(("columns", "is_long"), [(10, False), (200, True)])
+def test_answers_about_a_table_of_many_columns_take_turns(columns, is_long):
+    listed = ", ".join(f"c{number} BIGINT" for number in range(columns))
+    catalog = ground(*map(parse, ("CREATE DATABASE db", f"CREATE TABLE db.t ({listed})"))).catalog
+    for request in (PLAN, AskTable(cluster_id=None, name="db.t")):
+        assert takes_long(request, catalog) is is_long

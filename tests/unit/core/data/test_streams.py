@@ -16,6 +16,7 @@ from tests.unit.core.data.write_words import TABLE, W1, W2, commit_as_told, grou
 
 QUERY = "718ca8f4-ea08-49fc-be74-57fa4a419a58"
 OTHER = "c501f29b-d5f9-4f8f-8639-115a3846b6a8"
+THIRD = "5d0c53c2-6a3c-4f02-9a75-2bd6a2a0e7f4"
 
 
 def write(base, number, query=QUERY, transaction=W1, wall_us=0, rows=1):
@@ -112,6 +113,17 @@ def test_only_so_many_queries_are_known(monkeypatch):
     base = ground()
     write(base, 0)
     refused(base, 0, "BUSY", query=OTHER, transaction=W2)
+    write(base, 1, transaction=hex_128(0xA3))
+
+
+def test_queries_on_one_table_leave_room_for_those_on_others(monkeypatch):
+    monkeypatch.setattr("leasehold.core.data.streams.STREAMS_PER_TABLE_MAX", 1)
+    base = ground(create_table("u"))
+    other_table = base.catalog.counters.next_object - 1
+    base.put(keys.stream(OTHER), StreamRecord(query=OTHER, table=other_table, batch=4, committed_us=0))
+    write(base, 0)
+    error = refused(base, 0, "BUSY", query=THIRD, transaction=W2)
+    assert error.text.startswith("the newest batches of 1 streaming queries on db.t are known")
     write(base, 1, transaction=hex_128(0xA3))
 
 

@@ -93,7 +93,7 @@ def commit_as_told(base, *segments, transaction=W1, live=None, seal_keys=KEYS, w
     return commit_transaction(request, base.catalog, incarnations=live, seal_keys=seal_keys, wall_us=wall_us)
 
 
-def entry(staged, *holders, number=1):
+def entry(staged, *holders, number=1, revision=0):
     return SegmentRecord(
         id=staged.id,
         table=TABLE,
@@ -106,6 +106,7 @@ def entry(staged, *holders, number=1):
         holders=holders,
         format=staged.format,
         number=number,
+        commit=revision,
     )
 
 

@@ -6,7 +6,7 @@ from leasehold.core.access.rights import CLUSTER
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.ddl.origin import Origin, check_same_asker, hash_text, hears_text
-from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
 from leasehold.core.words.records import (
     GrantRecord,
@@ -23,11 +23,11 @@ from leasehold.ids import LoginToken, PrincipalId, StatementId
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 LONG = "x" * STATEMENT_TEXT_KEPT
-ENDED = hash_secret(LoginToken("e" * 32))
+ENDED = hash_login(LoginToken("e" * 32))
 
 
 def login(user: str) -> bytes:
-    return hash_secret(LoginToken(user * 32))
+    return hash_login(LoginToken(user * 32))
 
 
 def users(*names: str, administrator: str = "a") -> Catalog:
@@ -58,7 +58,7 @@ def origin(user: str | None, by: bytes | None, text: str = "DROP TABLE d.t") -> 
         (login("a"), Refused, True),
         (login("c"), Refused, Forbidden),
         (None, Unauthenticated, Unauthenticated),
-        (hash_secret(LoginToken("f" * 32)), Unauthenticated, Unauthenticated),
+        (hash_login(LoginToken("f" * 32)), Unauthenticated, Unauthenticated),
     ],
     ids=["its user", "its login, which has ended", "an administrator", "another user", "nobody", "an unknown login"],
 )

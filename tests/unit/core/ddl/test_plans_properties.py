@@ -137,7 +137,9 @@ def test_a_shorter_ttl_hides_rows_first_and_takes_them_then(before, horizon_us):
     assert changes == ({keys.table(2): before_it, keys.horizon(2): horizon}, 0)
     assert horizon.earliest_us == earliest_us
     procedure = base.begin(statement, wall_us=WALL_US)
-    after_it = msgspec.structs.replace(before_it, ttl_ns=HOUR_NS, properties={"b": "2", "c": "3"})
+    after_it = msgspec.structs.replace(
+        before_it, ttl_ns=HOUR_NS, properties={"b": "2", "c": "3"}, deleted=base.catalog.revision + 1
+    )
     assert written(ddl.finish(procedure, base.catalog)) == {
         keys.table(2): after_it,
         keys.horizon(2): HorizonRecord(table=2, horizon_us=earliest_us, since=1),

@@ -95,7 +95,8 @@ def objects(base):
     """All that is not of statements, with the numbers that only rise left out."""
     catalog = base.catalog
     tables = {
-        number: msgspec.structs.replace(one, schema_version=0, deletes=0) for number, one in catalog.tables.items()
+        number: msgspec.structs.replace(one, schema_version=0, deletes=0, deleted=0)
+        for number, one in catalog.tables.items()
     }
     horizons = {number: msgspec.structs.replace(one, since=0) for number, one in catalog.horizons.items()}
     others = (catalog.databases, catalog.views, catalog.buckets, catalog.dropped, catalog.grants)

@@ -133,3 +133,14 @@ def test_opens_are_bounded_of_a_user_and_in_all(allows: list[bool], monkeypatch:
     for one in made.to_remove():
         made.removed(one)
     made.begin(request("d"), "w")
+
+
+def test_a_renewal_by_another_login_that_may_not_read_it_ends_no_open(allows: list[bool]) -> None:
+    made = LocalOpens()
+    made.begin(msgspec.structs.replace(request("a"), login=LoginToken("own")), "u")
+    made.extend("a", LoginToken("own"), "u", passed(100, 30))
+    allows[0] = False
+    assert code(lambda: made.extend("a", LoginToken("of another table"), "u", passed(200, 30))) == WHY.code
+    assert made.to_remove() == ()
+    made.time_passed(100)
+    assert made.to_remove() == ("a",), "it is not renewed either"

@@ -21,7 +21,7 @@ from leasehold.core.words.statements import (
     ShowTokens,
     ShowViews,
 )
-from leasehold.limits.statements import SHOW_INLINE_ROWS_MAX
+from leasehold.limits.statements import INLINE_EFFORT_MAX
 from tests.unit.core.catalog_words import CLUSTER, SETTINGS
 from tests.unit.core.questions.shop import CATALOG, ORDERS, granted, principal, table
 
@@ -53,7 +53,7 @@ def test_each_question_gets_its_own_answer():
 
 
 def test_what_lists_a_large_catalog_takes_long_and_what_looks_at_one_object_does_not():
-    many = range(100, 101 + SHOW_INLINE_ROWS_MAX)
+    many = range(100, 101 + INLINE_EFFORT_MAX)
     large = CATALOG.changed(table(number, f"t{number}") for number in many)
     large = large.changed(granted(1, number, Right.SELECT) for number in many)
     for question in (ShowTables(), ShowTables(database="shop"), ShowViews(), ShowGrants()):
@@ -64,7 +64,7 @@ def test_what_lists_a_large_catalog_takes_long_and_what_looks_at_one_object_does
 
 
 def test_segments_are_counted_and_none_of_them_read():
-    some = dict.fromkeys(map(str, range(SHOW_INLINE_ROWS_MAX // 2 + 1)), b"")
+    some = dict.fromkeys(map(str, range(INLINE_EFFORT_MAX // 2 + 1)), b"")
     one, two = ({(10, bucket): some for bucket in range(count)} for count in (1, 2))
     assert not is_large(ShowBuckets(table=ORDERS), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, one)))
     assert is_large(ShowBuckets(table=ORDERS), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
@@ -76,7 +76,7 @@ def test_segments_are_counted_and_none_of_them_read():
 
 def test_rights_and_roles_are_counted_one_by_one():
     """Few objects and few users may have many."""
-    half = range(1000, 1001 + SHOW_INLINE_ROWS_MAX // 2)
+    half = range(1000, 1001 + INLINE_EFFORT_MAX // 2)
     large = CATALOG.changed(granted(number, target, Right.SELECT) for number in half for target in (1, 10))
     assert is_large(ShowGrants(), large)
     large = CATALOG.changed(principal(number, f"u{number}", roles=(3,)) for number in half)

@@ -120,7 +120,7 @@ def test_a_table_has_a_largest_number_of_deletes_that_its_files_wait_for():
     with pytest.raises(Refused) as caught:
         base.begin(delete(("a", "=", "1")))
     assert caught.value.code == "TOO_MANY_DELETES"
-    assert "rewrite db.t" in caught.value.hint
+    assert "compact db.t" in caught.value.hint
     base.commit(put_away(base, old(1)))
     run(base, delete(("a", "=", "150")))
     assert len(base.catalog.deletes[TABLE]) == DELETES_MAX + 1, "a scan may still read what was replaced"

@@ -8,15 +8,17 @@ import msgspec
 
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.records import SegmentRecord
-from leasehold.errors import Unreachable
+from leasehold.errors import Corrupt, Unreachable
 from leasehold.ids import NodeId
 from leasehold.limits.replication import (
     FETCH_REST_MIN_NS,
     FETCH_ROUND_SEGMENTS_MAX,
     FETCHES_AT_ONCE,
+    RECONCILE_INTERVAL_NS,
     REPAIR_RATE,
     REPORT_GATHER_NS,
 )
+from leasehold.limits.segments import SEGMENT_BYTES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from tests.unit.node.disk.test_reconciler_rounds import OTHER, THIRD, Agent, Disk, Ground, segment, simulated
 
@@ -43,7 +45,10 @@ class SlowDisk(Disk):
         self.most = max(self.most, self.under_way)
         await asyncio.sleep(FETCH_NS / SECOND_NS)
         self.under_way -= 1
-        on_asked(places[0].node, Unreachable("down", hint="start it") if self.fails else None)
+        if record.size_bytes == SEGMENT_BYTES_MAX:
+            on_asked(places[0].node, Corrupt("it is small", hint="it claims too much"), 1)
+            return False
+        on_asked(places[0].node, Unreachable("down", hint="start it") if self.fails else None, record.size_bytes)
         return not self.fails and await super().fetch(record)
 
 
@@ -116,6 +121,27 @@ def test_segments_that_are_fetched_at_once_share_the_rate() -> None:
         assert began == [number * SECOND_NS // 4 for number in range(2 * FETCHES_AT_ONCE)]
 
     fetching(2 * FETCHES_AT_ONCE, check, for_ns=3 * SECOND_NS, size_bytes=size_bytes)
+
+
+def test_a_segment_that_claims_a_size_and_fails_at_once_holds_up_no_other() -> None:
+    """A copy of the size that it claims would take a minute."""
+
+    async def scenario(ground: Ground) -> None:
+        ground.disk = disk = SlowDisk(ground.disk.files)
+        for number in range(4):
+            ground.change(
+                msgspec.structs.replace(segment(1_000 + number, OTHER, THIRD, bucket=2), size_bytes=SEGMENT_BYTES_MAX)
+            )
+        for number in range(4, 8):
+            ground.change(msgspec.structs.replace(segment(1_000 + number, OTHER, THIRD, bucket=2), size_bytes=1))
+        try:
+            async with asyncio.timeout(8 * RECONCILE_INTERVAL_NS / SECOND_NS):
+                await ground.reconciler().run()
+        except TimeoutError:
+            assert len(disk.fetching) == 4
+            assert len(disk.at) >= 8
+
+    simulated(scenario)
 
 
 def test_the_leader_hears_of_the_last_segments_at_once() -> None:

@@ -155,7 +155,7 @@ def test_each_place_that_was_asked_is_told_of(three: tuple[Cluster, SegmentRecor
         [Peer(NodeId(9), "127.0.0.1:1", ""), *places(made, record)],
         CLUSTER,
         lacks.published,
-        lambda node, error: asked.append((node, error and error.code)),
+        lambda node, error, _came: asked.append((node, error and error.code)),
     )
     assert asked == [(9, "UNREACHABLE"), (first, "CORRUPT"), (second, None)]
 

@@ -65,6 +65,19 @@ def test_the_time_that_a_copy_takes_counts_and_a_pause_saves_up_nothing() -> Non
     assert pace.wait_ns(3604 * SECOND_NS, 60) == SECOND_NS, "another rate counts from then on"
 
 
+def test_what_a_copy_did_not_bring_is_given_back() -> None:
+    pace = CopyPace(0)
+    pace.spend(100)
+    pace.correct(100, 30)
+    assert pace.wait_ns(0, 10) == 3 * SECOND_NS
+    pace.spend(1_000)
+    assert pace.wait_ns(50 * SECOND_NS, 10) == 53 * SECOND_NS
+    pace.correct(1_000, 0)
+    assert pace.wait_ns(50 * SECOND_NS, 10) == 0, "a pause that was long enough saves up nothing"
+    pace.correct(10, 50)
+    assert pace.wait_ns(50 * SECOND_NS, 10) == 4 * SECOND_NS, "copies of several nodes came"
+
+
 def test_who_asks_often_waits_no_longer() -> None:
     """At this rate a byte takes no whole number of nanoseconds."""
     pace, rate = CopyPace(0), 64 * 1024 * 1024

@@ -219,7 +219,7 @@ async def test_a_damaged_file_that_a_reader_met_is_missing_and_fetched_again(tmp
                 [Peer(node.id, address, "")],
                 CLUSTER,
                 made.node(1).published,
-                lambda _node, error: asked.append(error),
+                lambda _node, error, _came: asked.append(error),
             )
             (error,) = asked
             assert error is not None

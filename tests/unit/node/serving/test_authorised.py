@@ -279,7 +279,7 @@ def copied(made: Cluster, by: Published) -> str | None:
     lacks.trash(segment.table, segment.bucket, segment.id)
     said: list[LeaseholdError | None] = []
     places = [Peer(made.node(1).id, made.catalog.nodes[made.node(1).id].address, "")]
-    fetch_segment(lacks, segment, places, CLUSTER, by, lambda _, error: said.append(error))
+    fetch_segment(lacks, segment, places, CLUSTER, by, lambda _node, error, _came: said.append(error))
     (error,) = said
     return None if error is None else error.code
 

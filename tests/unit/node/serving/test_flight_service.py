@@ -262,13 +262,22 @@ def test_a_fenced_node_lets_nobody_wait_for_a_revision(one: Cluster) -> None:
 
 def test_a_revision_that_comes_is_waited_for_across_renewals(one: Cluster) -> None:
     one.limit(schema_wait_ns=20 * SECOND_NS)
-    published = one.node(1).published
-    published.lease = msgspec.structs.replace(published.lease, deadline_ns=BoottimeClock().now_ns() + 300_000_000)
-    one.node(1).at_reading(2, one.node(1).grant)
-    comes = threading.Timer(0.6, one.show)
+    node = one.node(1)
+    ends_ns = node.stands_ns = BoottimeClock().now_ns()
+    node.published.lease = msgspec.structs.replace(node.published.lease, deadline_ns=ends_ns + 1)
+
+    def renew() -> None:
+        node.grant()
+        node.stands_ns = None
+
+    waits = threading.Event()
+    node.at_reading(2, renew)  # of the guard that passes with the lease that ends
+    node.at_reading(3, waits.set)  # that lease has ended meanwhile
     one.change([], shown=False)
+    comes = threading.Thread(target=lambda: (waits.wait(), one.show()), daemon=True)
     comes.start()
     assert get(one, ticket(read(one))).code == "SEGMENT_UNKNOWN"
+    assert waits.is_set(), "the view came too early for this test"
     comes.join()
 
 

@@ -86,7 +86,7 @@ def test_a_segment_is_fetched_from_the_peer_alone(served: tuple[Cluster, Tls]) -
             peers,
             CLUSTER,
             lacks.published,
-            lambda _node, error: said.append(error),
+            lambda _node, error, _came: said.append(error),
             copies=FlightCopies(tls),
         )
     refused, fetched = said

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, field_named
-from leasehold.core.catalog.plan import Context, Plan, counters, put, put_bounded
+from leasehold.core.catalog.plan import Context, Plan, counters, next_revision, put, put_bounded
 from leasehold.core.replicas.replication import check_min_in_sync, check_nodes, staying
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
@@ -119,10 +119,10 @@ def remove_expired(hidden: ExpiredRows, catalog: Catalog) -> tuple[Change, ...]:
     assert horizon.hidden_us is not None, "the pre-state is compared (INV-DROP-1)"
     properties = changed_properties(table.properties, hidden.properties, if_exists=True)
     moved = msgspec.structs.replace(horizon, horizon_us=horizon.earliest_us, hidden_us=None)
-    return (
-        put(keys.table(table.id), msgspec.structs.replace(table, ttl_ns=hidden.ttl_ns, properties=properties)),
-        put(keys.horizon(table.id), moved),
+    shortened = msgspec.structs.replace(
+        table, ttl_ns=hidden.ttl_ns, properties=properties, deleted=next_revision(catalog)
     )
+    return (put(keys.table(table.id), shortened), put(keys.horizon(table.id), moved))
 
 
 def restore_expired(hidden: ExpiredRows, catalog: Catalog) -> tuple[Change, ...]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog, field_named
-from leasehold.core.catalog.plan import Context, Plan, counters, put
+from leasehold.core.catalog.plan import Context, Plan, counters, next_revision, put
 from leasehold.core.replicas.rewrite import live_deletes, unspent
 from leasehold.core.words import keys
 from leasehold.core.words.literals import fit
@@ -30,7 +30,7 @@ def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> P
         raise Refused(
             f"the files of {statement.table} hold rows of {live} DELETEs, which is the limit",
             code=ErrorCode.TOO_MANY_DELETES,
-            hint=f"`leasehold rewrite {statement.table}` removes the rows from the files; then delete again",
+            hint=f"`leasehold compact {statement.table}` removes the rows from the files; then delete again",
         )
     number = table.deletes + 1
     record = DeleteRecord(table=table.id, number=number, state=UseState.PRE_DELETE, where=where)
@@ -77,10 +77,11 @@ def remove_rows(hidden: HiddenRows, catalog: Catalog) -> tuple[Change, ...]:
     record = catalog.deletes.get(hidden.table, {}).get(hidden.number)
     if record is None:
         return ()
-    key = keys.delete(hidden.table, hidden.number)
-    if not unspent([record], catalog.tables[hidden.table], catalog):
-        return (Change(key, None),)
-    return (put(key, msgspec.structs.replace(record, state=UseState.IN_USE)),)
+    table, key = catalog.tables[hidden.table], keys.delete(hidden.table, hidden.number)
+    deleted = put(keys.table(table.id), msgspec.structs.replace(table, deleted=next_revision(catalog)))
+    if not unspent([record], table, catalog):
+        return (Change(key, None), deleted)
+    return (put(key, msgspec.structs.replace(record, state=UseState.IN_USE)), deleted)
 
 
 def restore_rows(hidden: HiddenRows, catalog: Catalog) -> tuple[Change, ...]:
@@ -99,5 +100,5 @@ def check_not_deleted_by(table: TableRecord, field: Field, name: TableName, cata
             f"column {field.name} of {name} is in the condition of a DELETE, and files still hold some of the"
             " deleted rows",
             code=ErrorCode.COLUMN_IN_USE,
-            hint=f"`leasehold rewrite {name}` removes them; the column can be dropped about ten minutes later",
+            hint=f"`leasehold compact {name}` removes them; the column can be dropped about ten minutes later",
         )

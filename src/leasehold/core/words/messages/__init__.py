@@ -7,6 +7,7 @@ carries its id, incarnation and session. The tag carries the version.
 from typing import Final, TypeAlias
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Failure
+from leasehold.core.words.messages.changes import ChangesPlan, CommitChanges, PlanChanges
 from leasehold.core.words.messages.clients import (
     AskBackup,
     AskOutcome,
@@ -38,6 +39,13 @@ from leasehold.core.words.messages.clients import (
     Silence,
     TransferLeadership,
     WaitingFor,
+)
+from leasehold.core.words.messages.compaction import (
+    AskCompaction,
+    CompactionTask,
+    CompactProgress,
+    CompactTicket,
+    EndCompaction,
 )
 from leasehold.core.words.messages.data import (
     AbortTransaction,
@@ -156,13 +164,16 @@ _Nodes: TypeAlias = AskStatus | NodeStatus | ClusterStatus | RemoveNode | NodeRe
 _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds
 _Relations: TypeAlias = AskTable | TableFacts | AskView | ViewFacts
 _Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | TransactionFacts | StagedSegment
-_Plans: TypeAlias = PlanScan | ScanPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
+_Plans: TypeAlias = PlanScan | ScanPlan | PlanChanges | ChangesPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
 _Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | FlightCaller
 _Local: TypeAlias = (
     AskLocalProof | LocalProof | LocalSegment | OpenLocal | LocalOpened | RenewLocal | LocalEnd | LocalRenewed
 )
 _Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark | ScrubbedTable | ScrubEnd
-_OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Ends | _Recoveries | _Reports
+_Compactions: TypeAlias = CompactTicket | CompactProgress | AskCompaction | CompactionTask | EndCompaction
+_OfNodes: TypeAlias = (
+    _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Ends | _Recoveries | _Reports | _Compactions
+)
 _OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Backups | _Relations | _Writes | _Plans
 Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Local | _Streams
 """Everything that may travel on its own."""
@@ -174,6 +185,8 @@ Request: TypeAlias = (
     | OfMember
     | AskSnapshot
     | ReportProcessEnd
+    | AskCompaction
+    | EndCompaction
     | AnyLogin
     | DelegateLogin
     | RenewLogins
@@ -191,15 +204,24 @@ Request: TypeAlias = (
     | CommitTransaction
     | AbortTransaction
     | PlanScan
+    | PlanChanges
     | PlanQuery
     | AgreeCutoff
 )
 """What a coordinator is asked by a call; a node's session begins with `OpenSession`."""
 
 Ticket: TypeAlias = (
-    WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | AskLocalProof | OpenLocal | RenewLocal
+    WriteTicket
+    | ForwardTicket
+    | ReadTicket
+    | FetchTicket
+    | CompactTicket
+    | ScrubTicket
+    | AskLocalProof
+    | OpenLocal
+    | RenewLocal
 )
 """What a node is asked."""
 
-READING: Final = (WhoAreYou, AskStatus, AskTable, AskView, AskReceipts, PlanScan, PlanQuery)
+READING: Final = (WhoAreYou, AskStatus, AskTable, AskView, AskReceipts, PlanScan, PlanChanges, PlanQuery)
 """Requests that only read the catalog: without an answer, nothing has happened."""

@@ -376,3 +376,5 @@ class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """Of a plan that `replaces` rows: the segments all of whose rows fulfil `where`, which nobody has to read."""
     follows: Follow | None = None
     """All that was added before this is in the plan, or was read by the reader who follows."""
+    stayed: bool = False
+    """Of a plan that `replaces` rows: whether they are those that there were at `follows` of the request."""

@@ -12,8 +12,8 @@ from leasehold.ids import (
     ClusterId,
     Generation,
     Incarnation,
-    LoginToken,
     NodeId,
+    NodeLogin,
     ObjectId,
     Revision,
     SchemaVersion,
@@ -39,7 +39,7 @@ class WriteTicket(BaseMessage, frozen=True, kw_only=True, tag="write-ticket/1"):
     bucket: BucketNumber
     schema_version: SchemaVersion
     revision: Revision
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
 
 
 class ForwardTicket(BaseMessage, frozen=True, kw_only=True, tag="forward-ticket/1"):
@@ -83,7 +83,7 @@ class ScrubTicket(BaseMessage, frozen=True, kw_only=True, tag="scrub-ticket/1"):
     cluster_id: ClusterId
     revision: Revision
     table: ObjectId | None = None
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
 
 
 class ScrubbedTable(BaseMessage, frozen=True, kw_only=True, tag="scrubbed-table/1"):
@@ -142,7 +142,7 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     revision: Revision
     through: Through = ()
     """The views that the table is read through: the scan ends with any of them."""
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
     generation: Generation = Generation(1)
     """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
     cutoff: Cutoff | None = None
@@ -165,7 +165,7 @@ class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):
 class FlightCaller(BaseMessage, frozen=True, kw_only=True, tag="flight-caller/1"):
     """The caller of a call, in its header: a user by the login, a node by its session."""
 
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
     node: NodeId = NodeId(0)
     session: Session | None = None
 

@@ -7,7 +7,7 @@ from msgspec import Meta
 from leasehold.core.words.messages.base import BaseMessage, Failure, Through
 from leasehold.core.words.messages.data import Cutoff
 from leasehold.core.words.records import Field
-from leasehold.ids import BucketNumber, ClusterId, Generation, LoginToken, ObjectId, Revision, SegmentId
+from leasehold.ids import BucketNumber, ClusterId, Generation, NodeLogin, ObjectId, Revision, SegmentId
 from leasehold.limits.local import LOCAL_GROUPS_MAX
 from leasehold.limits.messages import ASKED_MAX
 from leasehold.limits.statements import COLUMNS_MAX
@@ -17,7 +17,7 @@ class AskLocalProof(BaseMessage, frozen=True, kw_only=True, tag="ask-local-proof
     """Asks for the path of a file whose bytes prove that the reader sees the node's file system."""
 
     cluster_id: ClusterId
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
     revision: Revision = Revision(0)
     """The node must show it before it answers: a login may be newer than what it shows."""
 
@@ -53,7 +53,7 @@ class OpenLocal(BaseMessage, frozen=True, kw_only=True, tag="open-local/1"):
     cutoff: Cutoff
     generation: Generation
     through: Through = ()
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
 
 
 class LocalOpened(BaseMessage, frozen=True, kw_only=True, tag="local-opened/1"):
@@ -74,7 +74,7 @@ class RenewLocal(BaseMessage, frozen=True, kw_only=True, tag="renew-local/1"):
     cluster_id: ClusterId
     requests: Annotated[tuple[str, ...], Meta(max_length=ASKED_MAX)]
     releases: bool = False
-    login: LoginToken | None = None
+    login: NodeLogin | None = None
 
 
 class LocalEnd(BaseMessage, frozen=True, kw_only=True, tag="local-end/1"):

@@ -2,8 +2,8 @@
 
 A record's tag carries its version (`node/1`); a change of shape is a new struct under a new tag, and the
 golden bytes of the old one stay in the tests for ever. Of clock readings, records hold those of the wall clock that
-rows and tokens expire by. Secrets (tokens,
-sessions) are stored as their SHA-256, passwords as their argon2 hash, since every node can read every record.
+rows, tokens and streaming queries expire by. Secrets (tokens, sessions) are stored as their SHA-256, passwords as their
+argon2 hash, since every node can read every record.
 """
 
 from typing import TypeAlias

@@ -45,6 +45,9 @@ class SegmentRecord(Record, frozen=True, kw_only=True, tag="segment/1"):
     before, and for one of an older version."""
     joins: "JoinedSegments | None" = None
     """Where its rows were before, if they were."""
+    commit: Revision = Revision(0)
+    """That of its own commit, if it has rows that were not there before or that stay while others are replaced; 0 in a
+    rewrite, and for one of an older version."""
 
 
 class JoinedSegments(Record, frozen=True, kw_only=True, tag="joined/1"):
@@ -63,6 +66,8 @@ class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"
     """Without its statistics: nobody plans with it any more."""
     by: TransactionId | None = None
     """The write transaction whose commit replaced it; None in records of older versions."""
+    commit: Revision = Revision(0)
+    """The revision of this commit, if it replaced rows by others; 0 if all rows stay, as in a rewrite."""
 
 
 class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
@@ -111,3 +116,7 @@ class TransactionRecord(Record, frozen=True, kw_only=True, tag="transaction/1"):
     """The hash of the login that it came with."""
     text_sha256: bytes = b""
     """Of the text of an INSERT; empty for other appends, and in records of older versions."""
+    compacts: BucketNumber | None = None
+    """The bucket that a node compacts in it by itself: nobody else may write or commit here."""
+    compactor: NodeId | None = None
+    """This node."""

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from leasehold.core.words.records.base import Record
-from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, SchemaVersion
+from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, Revision, SchemaVersion
 
 
 class UseState(StrEnum):
@@ -77,6 +77,10 @@ class TableRecord(Record, frozen=True, kw_only=True, tag="table/1"):
     """Of the columns that are there, the earliest first: who reads a file by itself must know its types."""
     taken: int = 0
     """Counts as `SegmentRecord.number`: the newest commit that has replaced rows of the table by others."""
+    deleted: Revision = Revision(0)
+    """The first that shows the newest DELETE, or the newest TTL that took rows away at once."""
+    changes_from: Revision = Revision(0)
+    """What has changed after this revision is known whole: all segments that were replaced since are kept."""
 
 
 class Need(Record, frozen=True, kw_only=True, tag="need/1"):

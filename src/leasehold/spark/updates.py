@@ -12,14 +12,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from leasehold.client.cluster import Cluster, conditions
+from leasehold.client.cluster import Cluster
 from leasehold.client.columns import field_named
 from leasehold.client.overwrite import begin_overwrite
+from leasehold.client.table import conditions
 from leasehold.core.data.replacement import check_unaltered
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.limits.clients import REPLACE_ATTEMPTS
-from leasehold.spark.options import BEGUN_OPTION, CLUSTER_OPTION
+from leasehold.spark.options import BEGUN_OPTION
 from leasehold.spark.tables import read_table
 from leasehold.spark.writes import with_types, write_frame
 from leasehold.sql.changes import UpdateRows
@@ -46,11 +47,10 @@ def change_rows(
         target = read_table(spark, connection, facts.name, where=where, options=login)
         options = {
             **login,
-            CLUSTER_OPTION: connection.target,
             BEGUN_OPTION: msgspec.json.encode(begun).decode(),
         }
         try:
-            write_frame(with_types(changed(target), facts.fields), facts.name, "overwrite", options)
+            write_frame(connection, with_types(changed(target), facts.fields), facts.name, "overwrite", options)
         except PySparkException as error:
             if _CONFLICT not in str(error) or attempt == REPLACE_ATTEMPTS:
                 raise

@@ -6,11 +6,9 @@ from typing import Any
 from typing import Literal as OneOf
 
 import msgspec
-import pyarrow as pa
 import pytest
 
-from leasehold.client.append import stage
-from leasehold.client.rewrite import Rewritten, first_portion, rewrite
+from leasehold.client.compaction import Compaction, compact, first_portion, stage_compacted
 from leasehold.client.scan import read_plan
 from leasehold.client.threads import THREADS
 from leasehold.core.data.commit import abort_transaction
@@ -58,13 +56,10 @@ class Coordinated:
     def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
         return self._facts(transaction, 0)
 
-    def stage(
-        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch], revision: Revision
+    def stage_compacted(
+        self, facts: TableFacts, transaction: TransactionId, portion: Iterable[SegmentRecord], revision: Revision
     ) -> tuple[StagedSegment, ...]:
-        return stage(facts, transaction, batches, revision, refresh=self.made.facts, known=self.known)
-
-    def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
-        return read_plan(plan, known=self.known)
+        return stage_compacted(facts, transaction, portion, revision, refresh=self.made.facts, known=self.known)
 
     def commit(
         self,
@@ -92,13 +87,13 @@ class Coordinated:
         revision = self.made.catalog.revision
         return TransactionFacts(transaction=transaction, state=record.state, rows=number, revision=revision)
 
-    def rewrite(
+    def compact(
         self,
-        on_progress: Callable[[Rewritten], None] | None = None,
+        on_progress: Callable[[Compaction], None] | None = None,
         sleep: Callable[[int], None] = lambda _: pytest.fail("nothing is waited for"),
         **limits: int,
-    ) -> Rewritten:
-        return rewrite(self, str(NAME), on_progress, sleep=sleep, **limits)  # type: ignore[arg-type]
+    ) -> Compaction:
+        return compact(self, str(NAME), on_progress, sleep=sleep, **limits)  # type: ignore[arg-type]
 
     def rows(self) -> list[int]:
         return sorted(read_plan(self.made.plan()).read_all()["k"].to_pylist())
@@ -121,18 +116,18 @@ def client(tmp_path: Path) -> Iterator[Coordinated]:
 def test_what_is_left_of_all_segments_is_written_as_one(client: Coordinated) -> None:
     client.made.run(delete(">=", 250))
     client.made.run(delete("<", 110))
-    told: list[Rewritten] = []
-    done = client.rewrite(told.append)
-    assert done == Rewritten(segments_replaced=3, segments_written=1, rows_kept=140, rows_removed=160)
+    told: list[Compaction] = []
+    done = client.compact(told.append)
+    assert done == Compaction(segments_replaced=3, segments_written=1, rows_kept=140, rows_removed=160)
     assert told == [done]
     assert segment_of(client.made).rows == 140
     assert client.rows() == list(range(110, 250))
-    assert client.rewrite() == Rewritten(), "there is nothing left to do"
+    assert client.compact() == Compaction(), "there is nothing left to do"
 
 
 def test_where_no_row_is_left_there_is_no_new_segment(client: Coordinated) -> None:
     client.made.run(delete(">=", 0))
-    assert client.rewrite() == Rewritten(segments_replaced=3, rows_removed=300)
+    assert client.compact() == Compaction(segments_replaced=3, rows_removed=300)
     assert client.made.plan().segments == ()
     assert client.rows() == []
 
@@ -143,37 +138,37 @@ def test_files_of_an_older_format_become_files_of_the_newest(client: Coordinated
     for old, new in (("k", "was"), ("v", "k"), ("was", "v")):
         client.made.run(rename(old, new))
     before = read_plan(client.made.plan()).read_all().sort_by("v")
-    done = Rewritten(segments_replaced=1, segments_written=1, rows_kept=100)
-    assert client.rewrite() == done, "the others are left alone"
+    done = Compaction(segments_replaced=1, segments_written=1, rows_kept=100)
+    assert client.compact() == done, "the others are left alone"
     assert {one.format for one in client.made.plan().segments} == {SegmentFormat.FIELD_IDS}
     assert read_plan(client.made.plan()).read_all().sort_by("v") == before
-    assert client.rewrite() == Rewritten()
+    assert client.compact() == Compaction()
 
 
 def test_a_rewrite_ends_while_the_nodes_write_an_older_format(
     client: Coordinated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.rewrite.REWRITE_PLAN_SEGMENTS_MAX", 1)
+    monkeypatch.setattr("leasehold.client.compaction.REWRITE_PLAN_SEGMENTS_MAX", 1)
     with writing(SegmentFormat.COLUMN_NAMES):
         append(client.made, rows(300, 100))
-        assert client.rewrite().segments_replaced == REWRITE_PLANS_MAX
+        assert client.compact().segments_replaced == REWRITE_PLANS_MAX
     assert client.rows() == list(range(400))
 
 
 def test_each_portion_is_told_and_stays(client: Coordinated) -> None:
     client.made.run(delete("<", 250))
-    told: list[Rewritten] = []
+    told: list[Compaction] = []
 
     def fail() -> None:
         raise OSError("the client ends here")
 
     client.before_commit = [lambda: None, fail]
     with pytest.raises(OSError, match="ends here"):
-        client.rewrite(told.append, portion_max=1)
+        client.compact(told.append, portion_max=1)
     assert [one.segments_replaced for one in told] == [1]
     assert client.made.catalog.transactions[client.opened].state is TransactionState.ABORTED
     assert client.rows() == list(range(250, 300))
-    assert client.rewrite(portion_max=1).segments_replaced == 2
+    assert client.compact(portion_max=1).segments_replaced == 2
 
 
 def test_what_changed_meanwhile_is_planned_anew(client: Coordinated) -> None:
@@ -185,7 +180,7 @@ def test_what_changed_meanwhile_is_planned_anew(client: Coordinated) -> None:
         client.made.change(roll_back(procedure, client.made.catalog, elapsed_ns=1))
 
     client.before_commit = [come_and_go, lambda: client.made.run(delete("=", 299))]
-    assert client.rewrite().rows_removed == 51
+    assert client.compact().rows_removed == 51
     assert client.plans == 3
     assert client.rows() == list(range(50, 299))
 
@@ -195,7 +190,7 @@ def test_a_table_that_never_rests_is_given_up_unchanged(client: Coordinated) -> 
     numbers = range(100, 100 + REWRITE_ATTEMPTS)
     client.before_commit = [lambda at=number: client.made.run(delete("=", at)) for number in numbers]
     with pytest.raises(Refused) as caught:
-        client.rewrite()
+        client.compact()
     assert caught.value.code == "REWRITE_STALE"
     assert client.plans == REWRITE_ATTEMPTS
     assert not client.made.catalog.replaced
@@ -214,7 +209,7 @@ def test_smaller_portions_get_through_between_deletes(client: Coordinated) -> No
         return commit(*args, replaces=replaces, **more)
 
     client.commit = amid_deletes  # type: ignore[method-assign]
-    done = client.rewrite()
+    done = client.compact()
     gone = next(numbers) - 200
     assert done.rows_removed == 50 + gone
     assert client.rows() == [*range(50, 200), *range(200 + gone, 300)]
@@ -230,7 +225,7 @@ def test_a_statement_that_takes_something_away_is_waited_for(client: Coordinated
         if len(pauses) == 3:
             client.made.change(finish(procedure, client.made.catalog))
 
-    assert client.rewrite(sleep=sleep).rows_removed == 50
+    assert client.compact(sleep=sleep).rows_removed == 50
     assert pauses == [RETRY_PAUSE_NS] * 3
 
 
@@ -238,7 +233,7 @@ def test_nothing_is_read_while_a_statement_takes_something_away_and_the_wait_has
     client.made.hide(delete("<", 50))
     pauses: list[int] = []
     with pytest.raises(Refused) as caught:
-        client.rewrite(sleep=pauses.append)
+        client.compact(sleep=pauses.append)
     assert caught.value.code == "UNDER_WAY"
     assert sum(pauses) == REWRITE_WAIT_NS
     assert not client.made.catalog.replaced

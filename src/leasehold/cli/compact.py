@@ -1,4 +1,4 @@
-"""`leasehold rewrite`: removes deleted and expired rows from a table's files, and joins small files."""
+"""`leasehold compact`: removes deleted and expired rows from a table's files, and joins small files."""
 
 from pathlib import Path
 
@@ -8,18 +8,18 @@ from leasehold.cli.interrupt import interrupted_by
 from leasehold.cli.login import connected
 from leasehold.cli.output import Output, note, show_answer
 from leasehold.client.cluster import Cluster
-from leasehold.client.rewrite import Rewritten
+from leasehold.client.compaction import Compaction
 from leasehold.errors import LeaseholdError, OutcomeUnknown
 
 
-def rewrite(directory: Path, user: str | None, table: str, output: Output, timeout: str | None) -> None:
-    """See `client/rewrite.py`."""
+def compact(directory: Path, user: str | None, table: str, output: Output, timeout: str | None) -> None:
+    """See `client/compaction.py`."""
 
-    def told(done: Rewritten) -> None:
+    def told(done: Compaction) -> None:
         note(f"{done.segments_replaced} segments replaced, {done.rows_removed} rows taken out")
 
     with interrupted_by(_interrupted), connected(Cluster, directory, user, timeout=timeout) as cluster:
-        done = cluster.rewrite(table, told)
+        done = cluster.compact(table, told)
     show_answer(
         output,
         msgspec.structs.asdict(done),

@@ -1,0 +1,209 @@
+"""A table: its rows are read, added and replaced, and its changes are read."""
+
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, Self, cast
+
+import pyarrow as pa
+
+from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
+from leasehold.client.overwrite import Overwritten, overwrite
+from leasehold.client.past import AsOf
+from leasehold.client.result import QueryResult
+from leasehold.client.scan import read_again
+from leasehold.core.data.replacement import Isolation
+from leasehold.core.words.messages import Filter, TableFacts, TransactionFacts
+from leasehold.core.words.records import Field, TransactionState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import NotFound, Refused, Unreachable
+from leasehold.ids import Revision, TransactionId
+from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
+from leasehold.storage.schema import arrow_schema
+from leasehold.wire.clock import sleep_ns
+
+if TYPE_CHECKING:
+    from leasehold.client.cluster import Cluster
+
+
+class ArrowStream(Protocol):
+    """A source of an Arrow stream: a table or reader of pyarrow, a frame of polars, a relation of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class Appended(int):
+    """How many rows an append has added; they are committed."""
+
+    segments: int
+    """How many segments they are in."""
+    segments_short: int
+    """How many of these segments are on fewer nodes than the table wants: the loss of a disk may lose their rows."""
+    revision: Revision
+    """The first revision that shows them."""
+
+    @classmethod
+    def by(cls, committed: TransactionFacts, segments: int) -> Self:
+        """From the leader's answer."""
+        made = cls(committed.rows)
+        made.segments, made.segments_short, made.revision = segments, committed.segments_short, committed.revision
+        return made
+
+
+class Table:
+    """A table as it was when it was looked up. Each scan and append looks it up again.
+
+    They raise `NotFound` with code TABLE_DROPPED once this table is dropped, even if another table has its name.
+    """
+
+    def __init__(self, cluster: "Cluster", facts: TableFacts) -> None:
+        self._cluster = cluster
+        self.name = facts.name
+        self.fields: tuple[Field, ...] = facts.fields
+        self._id = facts.table
+        self.schema: pa.Schema = arrow_schema(facts.fields)
+
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        where: str | None = None,
+        as_of: AsOf | None = None,
+        timeout: float | None = None,
+    ) -> pa.RecordBatchReader:
+        """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
+
+        `where` chooses rows by conditions on columns as they are written in SQL, such as
+        `day >= DATE '2013-06-15' AND origin IN ('JFK', 'LGA')`: files and parts of files that have no such row are not
+        read, and only these rows travel. `as_of` is an earlier revision: its columns and rows are read, without what
+        was deleted or has expired since. A `datetime` with a time zone stands for the newest revision that was
+        committed by then. `timeout` is as in `connect`, for this scan.
+
+        Raises `Refused` with code TOO_OLD for a revision that can't be read any more, FUTURE_REVISION for one that does
+        not exist yet, and for a time in the future.
+        """
+        cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
+        filters = conditions(where)
+
+        def read() -> pa.RecordBatchReader:
+            plan = cluster.plan(self.name, chosen, where=filters, as_of=as_of)
+            self._check(plan.facts)
+            return cluster.read(plan)
+
+        return read_again(read)
+
+    def changes(
+        self,
+        since: AsOf,
+        until: AsOf | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        ignore_deletes: bool = False,
+        timeout: float | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows that came and went after the revision `since`, up to `until` or now, in the order of their commits.
+
+        `_change` says `insert` or `delete`, `_revision` of which commit, `_committed_at` when. A row that was updated
+        went, and came with its new values. A `datetime` is as in `scan`. Raises `Refused`: TOO_OLD if what was there
+        then is not kept any more (`change_retention` of the table), ROWS_TAKEN_AWAY for a DELETE in between, whose rows
+        nobody can read, unless `ignore_deletes`.
+        """
+        from leasehold.client.changes import asked_for, read_changes  # noqa: PLC0415 - few need it
+
+        cluster = self._cluster.within(timeout)
+        chosen = None if columns is None else tuple(columns)
+        request = asked_for(cluster, self.name, since, until, chosen, ignores_deletes=ignore_deletes)
+        return read_changes(cluster, request, self._check)
+
+    def append(
+        self,
+        rows: ArrowStream,
+        *,
+        transaction: TransactionId | None = None,
+        timeout: float | None = None,
+        text_sha256: bytes = b"",
+    ) -> Appended:
+        """Adds rows, all or none; returns how many, and on how many nodes they are. Columns are matched by name.
+
+        `rows` is a table or stream of Arrow, or a source of one, such as a polars DataFrame or the result of
+        `Cluster.query`. Rows that the write transaction with the id `transaction` has committed are not added again.
+        Without such an id an error before the commit is definite: nothing was written. `timeout` is as in `connect`,
+        for this append. `text_sha256` is the hash of the INSERT that has the rows, so that its id is used for no other.
+        """
+        cluster = self._cluster.within(timeout)
+        # Under an id that was used before, an earlier attempt may have been committed.
+        may_be_taken = transaction is not None
+        with writing_nothing() if transaction is None else contextlib.nullcontext():
+            facts = cluster.facts(self.name)
+            self._check(facts)
+            chosen = transaction or cluster.new_transaction()
+            opened = cluster.open_transaction(facts, chosen, text_sha256, may_be_taken=may_be_taken)
+            if opened.state is TransactionState.COMMITTED:
+                return Appended.by(opened, 0)
+        for pause_ns in (*_pauses_ns(rows), None):
+            unwritten = writing_nothing() if transaction is None else contextlib.nullcontext()
+            with unwritten, aborted_on_error(cluster, facts, chosen):
+                segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
+            try:
+                committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
+            except Unreachable as error:
+                raise not_written(error) from error
+            except Refused as error:
+                if error.code != ErrorCode.TOO_FEW_HOLDERS or pause_ns is None:
+                    raise
+                # A replica has died after it took the rows: the others may be enough, or it is back in a moment.
+                sleep_ns(pause_ns)
+            else:
+                return Appended.by(committed, len(segments))
+        raise AssertionError("the last attempt returns or raises")
+
+    def overwrite(
+        self,
+        rows: ArrowStream,
+        where: str | None = None,
+        *,
+        by: str | None = None,
+        isolation: Isolation = "serializable",
+        timeout: float | None = None,
+    ) -> Overwritten:
+        """Puts rows in the place of all rows of the table or, with conditions as in `scan`, of those that fulfil
+        `where`. With a column `by` only those go whose value of it occurs in the new rows. All readers see the old ones
+        or the new ones.
+
+        `isolation` is as in `core.data.replacement.Overwrite`, the rest as in `append`. Raises as `append`, and
+        `Refused`: CONFLICT if the replaced rows have changed meanwhile, OUTSIDE_REPLACED for a new row that does not
+        fulfil `where`.
+        """
+        cluster = self._cluster.within(timeout)
+        with writing_nothing():
+            facts = cluster.facts(self.name)
+            self._check(facts)
+        return overwrite(cluster, facts, _batches(rows), conditions(where), isolation, by)
+
+    def _check(self, facts: TableFacts) -> None:
+        if facts.table != self._id:
+            raise NotFound(
+                f"table {self.name} was dropped, and another table has its name now",
+                code=ErrorCode.TABLE_DROPPED,
+                hint=f'look the new one up: cluster.table("{self.name}")',
+            )
+
+
+def conditions(where: str | None) -> tuple[Filter, ...]:
+    """What a person wrote to choose rows. Raises as `sql.where.read_where`."""
+    if where is None:
+        return ()
+    from leasehold.sql.where import read_where  # noqa: PLC0415 - few need it, and the parser takes long to load
+
+    return read_where(where)
+
+
+def _pauses_ns(rows: ArrowStream) -> Iterable[int]:
+    """Before each further attempt; there is none for rows that can be read only once."""
+    return (APPEND_PAUSE_NS << turn for turn in range(APPEND_ATTEMPTS - 1)) if isinstance(rows, pa.Table) else ()
+
+
+def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:
+    # Our own readers are used as they are: the C interface would turn their errors into text.
+    if isinstance(rows, pa.RecordBatchReader | QueryResult):
+        return cast("Iterable[pa.RecordBatch]", rows)
+    return pa.RecordBatchReader.from_stream(rows)

@@ -1,0 +1,53 @@
+"""A call to a coordinator, counted among those of its peer until its answer has gone.
+
+gRPC keeps an answer until its client has taken it, and a client can leave the window of a call at 0. Such a call takes
+some 22 KiB and two copies of its answer, for as long as the client likes. A call that is refused ends with a status:
+that needs no window, so nothing of it stays.
+"""
+
+from typing import Any, Self
+
+import grpc
+
+from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
+
+
+class CountedCall:
+    """Takes the place of gRPC's context where answers are written."""
+
+    def __init__(self, context: Any, peers: CallsPerPeer, peer: str) -> None:
+        self._context = context
+        self._peers = peers
+        self._peer = peer
+
+    @classmethod
+    async def begin(cls, context: Any, peers: CallsPerPeer) -> Self:
+        """Ends the call, by an error of gRPC, if too many of its peer are under way."""
+        peer = calling_peer(context.peer())
+        if not peers.begin(peer):
+            await _refuse(context, "too many calls from this address are under way")
+        context.add_done_callback(lambda _: peers.end(peer))
+        return cls(context, peers, peer)
+
+    async def holding(self, answer: bytes) -> bytes:
+        """The only answer of the call, counted until it has gone. Ends the call if there is no room."""
+        size_bytes = len(answer)
+        await self._hold(size_bytes)
+        self._context.add_done_callback(lambda _: self._peers.drop_answer(self._peer, size_bytes))
+        return answer
+
+    async def write(self, answer: bytes) -> None:
+        """Writes one of several answers, counted until gRPC takes the next one. Ends the call if there is no room."""
+        await self._hold(len(answer))
+        try:
+            await self._context.write(answer)
+        finally:
+            self._peers.drop_answer(self._peer, len(answer))
+
+    async def _hold(self, size_bytes: int) -> None:
+        if not self._peers.hold_answer(self._peer, size_bytes):
+            await _refuse(self._context, "this address does not take its answers")
+
+
+async def _refuse(context: Any, why: str) -> None:
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)

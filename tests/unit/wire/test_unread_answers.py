@@ -1,0 +1,151 @@
+"""Answers of a coordinator that their clients do not take."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from tests.attacks.unfinished import untaken_calls
+from tests.certificate_words import issued, of_process
+
+from leasehold.certificates.files import CA
+from leasehold.certificates.names import CertificateRole
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import AskStatus, Failure, Message
+from leasehold.limits.requests import ANSWERS_BYTES_PER_PEER_MAX, CALLS_PER_CONNECTION_MAX, CALLS_PER_PEER_MAX
+from leasehold.wire.ports import Duplex
+from leasehold.wire.rpc import CALL, STREAM, GrpcServer, serve
+from leasehold.wire.tls import Tls, read_tls
+
+LARGE = ANSWERS_BYTES_PER_PEER_MAX // 4
+ROUNDS = 200
+
+
+class Answering:
+    """Answers at once, with so many bytes."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._answer = Failure(code="X", text="x" * size_bytes, hint="", definite=True)
+        self.answered = 0
+        self.has_answered = asyncio.Event()
+
+    async def call(self, request: Message) -> Message:
+        return self._next()
+
+    async def stream(self, request: Message) -> AsyncIterator[Message]:
+        while True:
+            yield self._next()
+
+    def _next(self) -> Message:
+        self.answered += 1
+        self.has_answered.set()
+        return self._answer
+
+    async def session(self, duplex: Duplex) -> None:
+        await duplex.receive()
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return issued(tmp_path_factory.mktemp("pki") / "ours")
+
+
+@asynccontextmanager
+async def coordinator(pki: Path, service: Answering) -> AsyncIterator[tuple[GrpcServer, Tls]]:
+    tls = of_process(pki / "coordinator")
+    server = await serve("127.0.0.1:0", service, on_fault=lambda fault: pytest.fail(repr(fault)), tls=tls)
+    try:
+        yield server, read_tls(pki / "ann" / CA)
+    finally:
+        await server.close()
+
+
+async def unread(server: GrpcServer, tls: Tls, path: str, calls: int) -> asyncio.StreamWriter:
+    """A connection with so many calls, whose windows stay at 0."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, port = tls.door(server.address).rsplit(":", 1)
+    _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    writer.write(untaken_calls(path, "x", encode(AskStatus()), calls))
+    await writer.drain()
+    return writer
+
+
+def further(server: GrpcServer, tls: Tls) -> grpc.aio.Channel:
+    name = ("grpc.ssl_target_name_override", tls.server_name(CertificateRole.COORDINATOR))
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), name]
+    return grpc.aio.secure_channel(tls.door(server.address), tls.channel(), options=options)
+
+
+async def until(service: Answering, answers: int) -> None:
+    async with asyncio.timeout(60):
+        while service.answered < answers:
+            service.has_answered.clear()
+            await service.has_answered.wait()
+
+
+async def until_answered(channel: grpc.aio.Channel) -> None:
+    """The room comes back."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+
+async def refused(channel: grpc.aio.Channel) -> Any:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return caught.value.details()
+
+
+async def test_a_call_counts_until_its_answer_has_gone(pki: Path) -> None:
+    service = Answering(10)
+    async with coordinator(pki, service) as (server, tls), further(server, tls) as channel:
+        held: list[asyncio.StreamWriter] = []
+        taken, refusal = 0, None
+        async with asyncio.timeout(120):
+            while refusal is None:
+                if len(held) < 32:  # gRPC refuses some calls of a connection that begins many at once
+                    held.append(await unread(server, tls, CALL, CALLS_PER_CONNECTION_MAX))
+                await asyncio.sleep(0.01)
+                try:
+                    await channel.unary_unary(CALL)(encode(AskStatus()), timeout=60)
+                    taken += 1
+                except grpc.aio.AioRpcError as error:
+                    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                    refusal = error.details() or ""
+        assert "too many calls" in refusal
+        assert service.answered <= CALLS_PER_PEER_MAX + taken
+        for one in held:
+            one.close()
+        await until_answered(channel)
+
+
+@pytest.mark.parametrize("path", [CALL, STREAM])
+async def test_answers_that_are_not_taken_are_bounded_by_their_bytes(pki: Path, path: str) -> None:
+    service = Answering(LARGE - 100)
+    async with coordinator(pki, service) as (server, tls), further(server, tls) as channel:
+        held = await unread(server, tls, path, 8)
+        await until(service, 8)
+        assert "does not take its answers" in await refused(channel)
+        held.close()
+        await until_answered(channel)
+
+
+async def test_answers_that_are_taken_leave_room_for_any_number(pki: Path) -> None:
+    service = Answering(ANSWERS_BYTES_PER_PEER_MAX // ROUNDS * 4)
+    async with coordinator(pki, service) as (server, tls), further(server, tls) as channel:
+        for _ in range(ROUNDS):
+            await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10)
