@@ -44,6 +44,16 @@ def untaken_calls(path: str, authority: str, asked: bytes, calls: int) -> bytes:
     return begun + b"".join(each)
 
 
+def pongs(came: bytearray) -> bytes:
+    """The answers to all pings in `came`: with them a server takes the connection for alive. Whole frames are removed."""
+    answers = b""
+    while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
+        if came[3] == PING and not came[4] & ACK:
+            answers += frame(PING, ACK, 0, bytes(came[HEADER_BYTES:end]))
+        del came[:end]
+    return answers
+
+
 class Unfinished:
     """Calls on a connection of their own."""
 

@@ -12,7 +12,7 @@ from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, CONNECTIONS_PER_
 from leasehold.wire.clock import sleep_ns
 from leasehold.wire.rpc import CALL
 from tests.attacks.ground import Ground
-from tests.attacks.unfinished import ACK, HEADER_BYTES, NOT_NOW, PING, frame, untaken_calls
+from tests.attacks.unfinished import NOT_NOW, pongs, untaken_calls
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -44,7 +44,4 @@ def answer_pings(connection: socket.socket, came: bytearray) -> None:
         while piece := connection.recv(1 << 16):
             came += piece
     connection.settimeout(5)
-    while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
-        if came[3] == PING and not came[4] & ACK:
-            connection.sendall(frame(PING, ACK, 0, bytes(came[HEADER_BYTES:end])))
-        del came[:end]
+    connection.sendall(pongs(came))

@@ -1,6 +1,7 @@
 """Answers of a coordinator that their clients do not take."""
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.attacks.unfinished import untaken_calls
+from tests.attacks.unfinished import pongs, untaken_calls
 from tests.certificate_words import issued, of_process
 
 from leasehold.certificates.files import CA
@@ -65,16 +66,31 @@ async def coordinator(pki: Path, service: Answering) -> AsyncIterator[tuple[Grpc
         await server.close()
 
 
-async def unread(server: GrpcServer, tls: Tls, path: str, calls: int) -> asyncio.StreamWriter:
+@asynccontextmanager
+async def unread(server: GrpcServer, tls: Tls, path: str, calls: int) -> AsyncIterator[None]:
     """A connection with so many calls, whose windows stay at 0."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     host, port = tls.door(server.address).rsplit(":", 1)
-    _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     writer.write(untaken_calls(path, "x", encode(AskStatus()), calls))
-    await writer.drain()
-    return writer
+    staying = asyncio.create_task(stay(reader, writer))
+    try:
+        yield
+    finally:
+        staying.cancel()
+        writer.close()
+
+
+async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """The server closes a connection that does not answer its pings."""
+    came = bytearray()
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(1 << 16):
+            came += piece
+            writer.write(pongs(came))
+            await writer.drain()
 
 
 def further(server: GrpcServer, tls: Tls) -> grpc.aio.Channel:
@@ -113,12 +129,12 @@ async def refused(channel: grpc.aio.Channel) -> Any:
 async def test_a_call_counts_until_its_answer_has_gone(pki: Path) -> None:
     service = Answering(10)
     async with coordinator(pki, service) as (server, tls), further(server, tls) as channel:
-        held: list[asyncio.StreamWriter] = []
-        taken, refusal = 0, None
-        async with asyncio.timeout(120):
+        async with contextlib.AsyncExitStack() as held, asyncio.timeout(120):
+            taken, refusal, connections = 0, None, 0
             while refusal is None:
-                if len(held) < 32:  # gRPC refuses some calls of a connection that begins many at once
-                    held.append(await unread(server, tls, CALL, CALLS_PER_CONNECTION_MAX))
+                if connections < 32:  # gRPC refuses some calls of a connection that begins many at once
+                    await held.enter_async_context(unread(server, tls, CALL, CALLS_PER_CONNECTION_MAX))
+                    connections += 1
                 await asyncio.sleep(0.01)
                 try:
                     await channel.unary_unary(CALL)(encode(AskStatus()), timeout=60)
@@ -126,10 +142,8 @@ async def test_a_call_counts_until_its_answer_has_gone(pki: Path) -> None:
                 except grpc.aio.AioRpcError as error:
                     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
                     refusal = error.details() or ""
-        assert "too many calls" in refusal
-        assert service.answered <= CALLS_PER_PEER_MAX + taken
-        for one in held:
-            one.close()
+            assert "too many calls" in refusal
+            assert service.answered <= CALLS_PER_PEER_MAX + taken
         await until_answered(channel)
 
 
@@ -137,10 +151,9 @@ async def test_a_call_counts_until_its_answer_has_gone(pki: Path) -> None:
 async def test_answers_that_are_not_taken_are_bounded_by_their_bytes(pki: Path, path: str) -> None:
     service = Answering(LARGE - 100)
     async with coordinator(pki, service) as (server, tls), further(server, tls) as channel:
-        held = await unread(server, tls, path, 8)
-        await until(service, 8)
-        assert "does not take its answers" in await refused(channel)
-        held.close()
+        async with unread(server, tls, path, 8):
+            await until(service, 8)
+            assert "does not take its answers" in await refused(channel)
         await until_answered(channel)
 
 
