@@ -105,3 +105,5 @@ PARSES_WAITING_MAX: Final = 1_024
 SHARED_ANSWER_REST: Final = 4
 """The state of many nodes takes a fifth of the event loop at most: so many times as long as an answer takes there is
 none (`coordinator/shared_answer.py`)."""
+SHARED_ANSWER_AT_ONCE_MAX: Final = 16
+"""Callers who get it in one turn of the event loop."""

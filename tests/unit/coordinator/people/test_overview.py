@@ -8,7 +8,7 @@ import pytest
 from leasehold.coordinator.people.overview import Overview
 from leasehold.coordinator.shared_answer import SharedAnswer
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.limits.statements import INLINE_EFFORT_MAX, SHARED_ANSWER_REST
+from leasehold.limits.statements import INLINE_EFFORT_MAX, SHARED_ANSWER_AT_ONCE_MAX, SHARED_ANSWER_REST
 from tests.unit.core.catalog_words import Ground
 
 ASKED = 5
@@ -79,6 +79,16 @@ async def test_between_two_answers_the_loop_has_time_for_others() -> None:
         await shared.get()
     rests = [begin - end for end, begin in zip(ended_s, began_s[1:], strict=False)]
     assert min(rests) >= SHARED_ANSWER_REST * took_s * 0.9, "a loop may call a little early"
+
+
+async def test_others_are_served_before_all_who_asked_have_the_answer() -> None:
+    shared = SharedAnswer(lambda: 1)
+    asking = [asyncio.create_task(shared.get()) for _ in range(3 * SHARED_ANSWER_AT_ONCE_MAX)]
+    seen = {0}
+    while sum(one.done() for one in asking) < len(asking):
+        await asyncio.sleep(0)
+        seen.add(sum(one.done() for one in asking))
+    assert seen >= {SHARED_ANSWER_AT_ONCE_MAX, 2 * SHARED_ANSWER_AT_ONCE_MAX}
 
 
 async def test_what_goes_wrong_is_raised_for_all_who_asked() -> None:
