@@ -56,6 +56,14 @@ MUTANTS = (
         unseen="no node of a random cluster lies",
     ),
     Mutant(
+        name="rows lost that were compacted with those of a merge",
+        invariant="INV-WRITE-2",
+        rule="a write that has read whole segments replaces these segments and no others",
+        edits=(Edit("check_same_segments", "found != begun.seen", "False"),),
+        hunters=(f"{REPLACEMENT}::test_who_has_read_whole_segments_needs_them_as_they_were",),
+        unseen="no client of a random cluster merges",
+    ),
+    Mutant(
         name="rows added and compacted that are replaced unseen",
         invariant="INV-WRITE-2",
         rule="rows that a write has not seen are a conflict for it, in whatever segments they are by then",

@@ -80,9 +80,17 @@ def overwrite(
     by: str | None = None,
 ) -> Overwritten:
     """As `client.table.Table.overwrite`."""
-    values: set[str] = set()
     with writing_nothing():
         begun = begin_overwrite(cluster, facts.name, where, isolation, by)
+    return replace_rows(cluster, facts, batches, begun)
+
+
+def replace_rows(
+    cluster: "Cluster", facts: TableFacts, batches: Iterable[pa.RecordBatch], begun: Overwrite
+) -> Overwritten:
+    """Puts rows in the place of those that were pinned. Raises as `client.table.Table.overwrite`."""
+    values: set[str] = set()
+    with writing_nothing():
         transaction = cluster.new_transaction()
         opened = cluster.open_transaction(facts, transaction)
         with aborted_on_error(cluster, facts, transaction):
@@ -140,11 +148,12 @@ def _prepare(
         where = (*begun.where, Filter(column=begun.by.name, operator="IN", values=chosen))
     else:
         where = begun.where
-    with _conflicts(facts):
+    with conflicts(facts):
         plan = still_there(begun, _planned(cluster, facts.name, where, begun.since), facts)
         replaces = replaced_by(plan)
         _check_few(replaces, facts.name)
-        kept = cluster.stage(plan.facts, transaction, _kept(cluster, plan), max(revision, plan.facts.revision))
+        rows = _kept(cluster, plan) if begun.keeps else ()
+        kept = cluster.stage(plan.facts, transaction, rows, max(revision, plan.facts.revision))
     return _Prepared(
         replaces=replaces,
         deletes=plan.deletes,
@@ -188,7 +197,7 @@ def _commit(
     prepared: _Prepared,
     batch: StreamBatch | None,
 ) -> Overwritten:
-    with _conflicts(facts):
+    with conflicts(facts):
         committed = cluster.commit(
             facts.cluster_id,
             transaction,
@@ -230,7 +239,7 @@ def replace_all(
 
 
 @contextmanager
-def _conflicts(facts: TableFacts) -> Generator[None]:
+def conflicts(facts: TableFacts) -> Generator[None]:
     """Says of what a commit or a scan refuses, because the table has changed, that it is a conflict."""
     try:
         yield

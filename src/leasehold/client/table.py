@@ -23,6 +23,7 @@ from leasehold.wire.clock import sleep_ns
 
 if TYPE_CHECKING:
     from leasehold.client.cluster import Cluster
+    from leasehold.client.merge import Matched, Merged, NotMatched
 
 
 class ArrowStream(Protocol):
@@ -179,6 +180,31 @@ class Table:
             self._check(facts)
         return overwrite(cluster, facts, _batches(rows), conditions(where), isolation, by)
 
+    def merge(
+        self,
+        rows: ArrowStream,
+        on: Iterable[str],
+        *,
+        when_matched: "Matched" = "update",
+        when_not_matched: "NotMatched" = "insert",
+        timeout: float | None = None,
+    ) -> "Merged":
+        """Changes rows of the table by their keys, the columns `on`, all or none; run again, it changes nothing more.
+
+        A row with the keys of one of `rows` gets the values of all columns that `rows` has; with "delete" it goes, with
+        "ignore" it stays. One of `rows` whose keys no row has is added, unless `when_not_matched` is "ignore"; columns
+        that it lacks get their default. `rows` is as in `append`, and is held in memory. `timeout` is as in `append`.
+        Raises as `overwrite`, with CONFLICT if others change these rows again and again, and `Refused`: AMBIGUOUS for
+        two of `rows` with the same keys, BAD_VALUE for a key that is NULL, BAD_SCHEMA for one of FLOAT or DOUBLE.
+        """
+        from leasehold.client.merge import merge_rows  # noqa: PLC0415 - few need it
+
+        cluster, chosen = self._cluster.within(timeout), [on] if isinstance(on, str) else list(on)
+        with writing_nothing():
+            facts = cluster.facts(self.name)
+            self._check(facts)
+        return merge_rows(cluster, facts, _whole(rows), chosen, when_matched, when_not_matched)
+
     def _check(self, facts: TableFacts) -> None:
         if facts.table != self._id:
             raise NotFound(
@@ -200,6 +226,10 @@ def conditions(where: str | None) -> tuple[Filter, ...]:
 def _pauses_ns(rows: ArrowStream) -> Iterable[int]:
     """Before each further attempt; there is none for rows that can be read only once."""
     return (APPEND_PAUSE_NS << turn for turn in range(APPEND_ATTEMPTS - 1)) if isinstance(rows, pa.Table) else ()
+
+
+def _whole(rows: ArrowStream) -> pa.Table:
+    return rows if isinstance(rows, pa.Table) else pa.RecordBatchReader.from_stream(rows).read_all()
 
 
 def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:

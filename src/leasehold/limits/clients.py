@@ -96,4 +96,6 @@ SPOOL_ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 SPOOL_BATCH_ROWS: Final = 65_536
 """That a task reads at once."""
 MERGE_BROADCAST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A frame of at most so much memory is merged without moving the rows of the table."""
+"""A frame of at most so much memory is small: it is sent to where the rows of the table are."""
+MERGE_ALONE_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Segments on disk, with rows that a small frame may change, that one process writes anew; for more, tasks do it."""

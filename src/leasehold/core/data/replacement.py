@@ -8,7 +8,7 @@ plan. Rows of them that the write keeps were staged with the new ones.
 | segments of the plan | their rows | what the client does |
 | --- | --- | --- |
 | `whole` | all fulfil the conditions, by their statistics | nothing |
-| `segments` | some may | stages those that do not |
+| `segments` | some may | stages those that do not, unless it has read all of them (`keeps`) |
 
 The commit is one transaction of the leader, as for a rewrite (`core/replicas/rewrite.py`): old rows go and new rows
 come at one revision, so a scan reads the old ones or the new ones. A scan that was planned before goes on in the old
@@ -16,7 +16,7 @@ segments: a replaced row is not a revoked one, so no node has to know before the
 its conditions is refused if another segment may hold such rows by then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -65,6 +65,9 @@ class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
     """Of the table. New rows that are old ones with other values have its columns by their names."""
     moves: bool = False
     """Whether new rows need not fulfil the conditions: they are the old ones with other values."""
+    keeps: bool = True
+    """Whether rows of the same segments that do not fulfil the conditions are kept. If not, the writer has read them
+    too, and they are among the new ones: the segments must be the same at the commit."""
 
 
 def begun_by(
@@ -96,11 +99,19 @@ def check_unaltered(begun: Overwrite, facts: TableFacts) -> None:
         raise conflict(facts.name, "the table was altered")
 
 
+def check_same_segments(begun: Overwrite, found: Set[SegmentId], facts: TableFacts) -> None:
+    """Raises `Refused` with code CONFLICT if a later plan has other segments, with the same rows or with others."""
+    if found != begun.seen:
+        raise conflict(facts.name, "they were changed, or are in other files")
+
+
 def still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan:
     """What the write replaces of a later plan. Raises `Refused` with code CONFLICT, `NotFound`."""
     if plan.facts.table != facts.table:
         raise NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
     found = {one.segment for one in replaced_by(plan)}
+    if not begun.keeps:
+        check_same_segments(begun, found, facts)
     # If rows are replaced by a column, more segments were seen than may hold them.
     is_gone = begun.by is None and not plan.stayed and bool(begun.seen - found)
     if plan.deletes != begun.deletes or is_gone:

@@ -187,6 +187,16 @@ def test_rows_that_a_compaction_has_put_elsewhere_are_still_there(base):
     assert {one.segment for one in replaced_by(still_there(begun, second, first.facts))} == {made.id}
 
 
+def test_who_has_read_whole_segments_needs_them_as_they_were(base):
+    first = plan_scan(asked(*FIVE), base.catalog)
+    begun = msgspec.structs.replace(begun_by(first, asked(*FIVE).where), keeps=False)
+    assert still_there(begun, later(base, begun), first.facts)
+    compacted(base, LOW, MIDDLE)  # LOW has rows that the write has not read
+    assert later(base, begun).stayed
+    with pytest.raises(Refused, match="are in other files"):
+        still_there(begun, later(base, begun), first.facts)
+
+
 def test_rows_that_were_added_and_compacted_are_a_conflict(base):
     first = plan_scan(asked(*FIVE), base.catalog)
     begun = begun_by(first, asked(*FIVE).where)
