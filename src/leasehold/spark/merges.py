@@ -1,44 +1,51 @@
 """MERGE: rows of a frame change, end or add rows of a table by key, in one commit that replaces rows.
 
 All rows whose keys lie in the range of those of the frame are read and put in their own place (`spark/updates.py`),
-those that the frame does not name as they are.
+those that the frame does not name as they are. A small frame without expressions is merged by this process alone
+(`client/merge.py`): that takes a third of the time of Spark, whose tasks only carry rows to and fro.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.columns import field_named
-from leasehold.core.words.literals import render, render_instant
+from leasehold.client.merge import (
+    MATCHED,
+    NOT_MATCHED,
+    Matched,
+    NotMatched,
+    ambiguous,
+    between,
+    has_exact_values,
+    has_range,
+    merge_rows,
+    without_key,
+)
+from leasehold.client.table import conditions
 from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import fold
-from leasehold.core.words.types import Decimal, parse_type
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, Refused
-from leasehold.limits.clients import MERGE_BROADCAST_BYTES_MAX
-from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
+from leasehold.errors import BadSettings
+from leasehold.limits.clients import MERGE_ALONE_BYTES_MAX, MERGE_BROADCAST_BYTES_MAX
 from leasehold.spark.local_frames import literal
 from leasehold.spark.local_tables import last_plan
 from leasehold.spark.session_kinds import known_bytes
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.types import spark_type
 from leasehold.spark.updates import change_rows
+from leasehold.spark.writes import with_types
 
 Expression: TypeAlias = str | Column
-WhenMatched: TypeAlias = Literal["update", "delete", "ignore"] | Mapping[str, Expression]
-WhenNotMatched: TypeAlias = Literal["insert", "ignore"] | Mapping[str, Expression]
+WhenMatched: TypeAlias = Matched | Mapping[str, Expression]
+WhenNotMatched: TypeAlias = NotMatched | Mapping[str, Expression]
 
-_MATCHED: Final = ("update", "delete", "ignore")
-_NOT_MATCHED: Final = ("insert", "ignore")
 _THERE: Final = "#there"
 """A column that no table has; not null in the rows of one side of a join."""
-_RANGED: Final = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE", "TIMESTAMP"})
-"""Types of keys by whose range files are passed over."""
 
 
 def merge(
@@ -76,14 +83,14 @@ def merge(
 def _check_words(on: Sequence[str], when_matched: object, when_not_matched: object) -> None:
     if not on:
         raise BadSettings("a merge without keys", hint='write on=["id"]')
-    if not isinstance(when_matched, Mapping) and when_matched not in _MATCHED:
+    if not isinstance(when_matched, Mapping) and when_matched not in MATCHED:
         raise BadSettings(
-            f"when_matched is {when_matched!r}", hint=f"write one of {', '.join(_MATCHED)}, or {{column: expression}}"
+            f"when_matched is {when_matched!r}", hint=f"write one of {', '.join(MATCHED)}, or {{column: expression}}"
         )
-    if not isinstance(when_not_matched, Mapping) and when_not_matched not in _NOT_MATCHED:
+    if not isinstance(when_not_matched, Mapping) and when_not_matched not in NOT_MATCHED:
         raise BadSettings(
             f"when_not_matched is {when_not_matched!r}",
-            hint=f"write one of {', '.join(_NOT_MATCHED)}, or {{column: expression}}",
+            hint=f"write one of {', '.join(NOT_MATCHED)}, or {{column: expression}}",
         )
 
 
@@ -106,6 +113,10 @@ class _Span(NamedTuple):
     least: str | None
     """As text; None if it has no range."""
     greatest: str | None
+
+    @property
+    def ends(self) -> tuple[Field, str | None, str | None]:
+        return self.field, self.least, self.greatest
 
 
 class Merge:
@@ -138,17 +149,20 @@ class Merge:
         source = self._named(frame).persist()  # it is read several times, and must be the same each time
         try:
             rows, spans = self._spans(source)
+            if not rows:
+                return
+            where = " AND ".join(part for one in spans if (part := between(*one.ends)) is not None) or None
+            if self._merged_alone(source, where):
+                return
             self._check(source, rows, spans)
-            if rows:
-                where = " AND ".join(part for one in spans if (part := _between(one)) is not None)
-                change_rows(
-                    source.sparkSession,
-                    self._connection,
-                    self._facts,
-                    where or None,
-                    self._login,
-                    lambda target: self._merged(target, source),
-                )
+            change_rows(
+                source.sparkSession,
+                self._connection,
+                self._facts,
+                where,
+                self._login,
+                lambda target: self._merged(target, source),
+            )
         finally:
             source.unpersist()
 
@@ -171,7 +185,7 @@ class Merge:
         for one in self._keys:
             key = _of(source, one)
             order = F.unix_micros(key) if one.type == "TIMESTAMP" else key
-            ends = [F.min(order), F.max(order)] if _has_range(one) else [F.lit(None), F.lit(None)]
+            ends = [F.min(order), F.max(order)] if has_range(one) else [F.lit(None), F.lit(None)]
             wanted += [F.count(key), *(end.cast("string") for end in ends)]
         found = source.agg(*(column.alias(f"c{place}") for place, column in enumerate(wanted))).first()
         assert found is not None, "an aggregate has a row"
@@ -182,20 +196,26 @@ class Merge:
         """Raises `Refused`: AMBIGUOUS, BAD_VALUE."""
         for one in spans:
             if one.filled < rows:
-                raise Refused(
-                    f"the frame has rows without the key {one.field.name}",
-                    code=ErrorCode.BAD_VALUE,
-                    hint="leave out these rows, or fill them",
-                )
+                raise without_key(one.field)
         keys = [_of(source, one) for one in self._keys]
         doubled = source.groupBy(*keys).count().where("count > 1").drop("count").take(1)
         if doubled:
-            shown = ", ".join(f"{key} = {value!r}" for key, value in doubled[0].asDict().items())
-            raise Refused(
-                f"several rows of the frame have the same keys: {shown[:200]}",
-                code=ErrorCode.AMBIGUOUS,
-                hint="keep one row for each key",
-            )
+            raise ambiguous(doubled[0].asDict())
+
+    def _merged_alone(self, source: DataFrame, where: str | None) -> bool:
+        """Merges the rows in this process, if they are few and the table has not too many to write anew."""
+        matched, not_matched = self._how.when_matched, self._how.when_not_matched
+        if isinstance(matched, Mapping) or isinstance(not_matched, Mapping) or not _is_small(source):
+            return False
+        if not all(map(has_exact_values, self._keys)):
+            return False
+        plan = self._connection.plan(self._facts.name, where=conditions(where))
+        if sum(one.size_bytes for one in plan.segments) > MERGE_ALONE_BYTES_MAX:
+            return False
+        given = [one for one in self._facts.fields if one.name in source.columns]
+        rows = with_types(source.select(*(_of(source, one) for one in given)), given).toArrow()
+        merge_rows(self._connection, self._facts, rows, [one.name for one in self._keys], matched, not_matched)
+        return True
 
     def _merged(self, target: DataFrame, source: DataFrame) -> DataFrame:
         """The rows that take the place of those of `target`."""
@@ -236,32 +256,13 @@ class Merge:
 
 def _is_cheap_twice(target: DataFrame, source: DataFrame) -> bool:
     """Whether a join that leaves the rows of the table where they are is worth it that their keys are read twice."""
-    plan, size = last_plan(target), known_bytes(source)
-    return plan is not None and plan.remote == 0 and size is not None and size <= MERGE_BROADCAST_BYTES_MAX
+    plan = last_plan(target)
+    return plan is not None and plan.remote == 0 and _is_small(source)
 
 
-def _has_range(field: Field) -> bool:
-    return field.type in _RANGED or isinstance(parse_type(field.type), Decimal)
-
-
-def _between(span: _Span) -> str | None:
-    """A condition that all rows fulfil whose key occurs in the frame; None where the key has no range."""
-    field, least, greatest = span.field, span.least, span.greatest
-    if least is None or greatest is None or max(len(least), len(greatest)) > LITERAL_CHARACTERS_MAX:
-        return None
-    return f"`{field.name}` BETWEEN {_spelled(least, field.type)} AND {_spelled(greatest, field.type)}"
-
-
-def _spelled(text: str, kind: str) -> str:
-    match kind:
-        case "STRING":
-            return render(text, kind)
-        case "DATE":
-            return f"DATE '{text}'"
-        case "TIMESTAMP":
-            return f"TIMESTAMP '{render_instant(int(text))}'"
-        case _:
-            return text
+def _is_small(source: DataFrame) -> bool:
+    size = known_bytes(source)
+    return size is not None and size <= MERGE_BROADCAST_BYTES_MAX
 
 
 def _of(frame: DataFrame, field: Field) -> Column:

@@ -1,6 +1,7 @@
 """MERGE by key: what is changed, taken and added, what stays, and what happens if others write meanwhile."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,9 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from leasehold.client import merge as alone
+from leasehold.client import overwrite
 from leasehold.client.cluster import Cluster
-from leasehold.errors import LeaseholdError
-from leasehold.limits.clients import MERGE_BROADCAST_BYTES_MAX, REPLACE_ATTEMPTS
+from leasehold.client.merge import Merged
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.limits.clients import REPLACE_ATTEMPTS
 from leasehold.spark import merge, merges, table, updates, write
 from tests.e2e.spark.sorted_rows import expected, rows_of
 
@@ -25,20 +29,29 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
     return spark.createDataFrame(list(rows), "k BIGINT, s STRING, n INT")
 
 
-@pytest.fixture(params=[MERGE_BROADCAST_BYTES_MAX, -1], ids=["the rows of the table don't move", "all rows move"])
+@pytest.fixture(params=["in this process", "the rows of the table don't move", "all rows move"])
 def filled(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Filled]:
-    """Makes a table with the old rows; each test merges in both ways."""
-    decided: set[bool] = set()
-    is_cheap_twice = merges._is_cheap_twice
+    """Makes a table with the old rows; each test merges in all ways. With expressions, Spark merges."""
+    ways: set[str] = set()
+    is_cheap_twice, merge_rows = merges._is_cheap_twice, merges.merge_rows
 
     def noted(target: DataFrame, source: DataFrame) -> bool:
-        decided.add(is_cheap_twice(target, source))
-        return is_cheap_twice(target, source)
+        is_cheap = is_cheap_twice(target, source)
+        ways.add("the rows of the table don't move" if is_cheap else "all rows move")
+        return is_cheap
 
-    monkeypatch.setattr(merges, "MERGE_BROADCAST_BYTES_MAX", request.param)
+    def noted_alone(*given: Any) -> Merged:
+        ways.add("in this process")
+        return merge_rows(*given)
+
+    if request.param != "in this process":
+        monkeypatch.setattr(merges, "MERGE_ALONE_BYTES_MAX", -1)
+    if request.param == "all rows move":
+        monkeypatch.setattr(merges, "MERGE_BROADCAST_BYTES_MAX", -1)
     monkeypatch.setattr(merges, "_is_cheap_twice", noted)
+    monkeypatch.setattr(merges, "merge_rows", noted_alone)
 
     def fill(name: str) -> str:
         cluster.sql(f"DROP TABLE IF EXISTS e2e.{name}")
@@ -49,7 +62,8 @@ def filled(
         return f"e2e.{name}"
 
     yield fill
-    assert decided == {request.param > 0}
+    computed = "expressions" in request.node.name and request.param == "in this process"
+    assert ways == {"the rows of the table don't move" if computed else request.param}
 
 
 def test_rows_are_changed_and_added_and_others_stay(spark: SparkSession, cluster: Cluster, filled: Filled) -> None:
@@ -114,7 +128,7 @@ def test_keys_that_are_bytes(spark: SparkSession, cluster: Cluster) -> None:
     ("rows", "how", "code", "said"),
     [
         ([(1, "x", 1), (1, "y", 2)], {}, "AMBIGUOUS", "k = 1"),
-        ([(None, "x", 1)], {}, "BAD_VALUE", "without the key k"),
+        ([(None, "x", 1)], {}, "BAD_VALUE", "no value of the key k"),
         ([(1, "x", 1)], {"on": []}, "BAD_SETTINGS", "without keys"),
         ([(1, "x", 1)], {"on": ["kk"]}, "NO_SUCH_COLUMN", "no column kk"),
         ([(1, "x", 1)], {"when_matched": "replace"}, "BAD_SETTINGS", "'replace'"),
@@ -138,22 +152,23 @@ def test_what_can_not_be_merged_is_refused_and_changes_nothing(
 def test_a_merge_is_planned_again_if_others_change_its_rows(
     spark: SparkSession, cluster: Cluster, filled: Filled, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    name, real, reads = filled(f"raced_{times}"), updates.read_table, []
+    name, begin, begun = filled(f"raced_{times}"), overwrite.begin_overwrite, []
 
-    def read_and_be_late(*given: object, **how: object) -> DataFrame:
-        """Others write while the table is read."""
-        found = real(*given, **how)  # pyright: ignore[reportArgumentType]
-        if len(reads) < times:
-            reads.append(len(reads))
-            cluster.table(name).append(pa.table({"k": [2], "s": ["late"], "n": pa.array([len(reads)], pa.int32())}))
+    def begin_and_be_late(*given: Any) -> Any:
+        """Others write before the table is read."""
+        found = begin(*given)
+        if len(begun) < times:
+            begun.append(len(begun))
+            cluster.table(name).append(pa.table({"k": [2], "s": ["late"], "n": pa.array([len(begun)], pa.int32())}))
         return found
 
-    monkeypatch.setattr(updates, "read_table", read_and_be_late)
+    for module in (updates, alone):
+        monkeypatch.setattr(module, "begin_overwrite", begin_and_be_late)
     source = frame_of(spark, (2, "B", 0))
     if times < REPLACE_ATTEMPTS:
         merge(source, name, ["k"])
         assert rows_of(spark, name) == expected(*OLD[:1], (2, "B", 0), (2, "B", 0), *OLD[2:])
     else:
-        with pytest.raises(PySparkException, match="CONFLICT"):
+        with pytest.raises((PySparkException, Refused), match=r"CONFLICT|since this write began"):
             merge(source, name, ["k"])
         assert rows_of(spark, name) == expected(*OLD, *((2, "late", one) for one in range(1, times + 1)))
