@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from leasehold.client.append import Appended
 from leasehold.client.cluster import Cluster
-from leasehold.client.table import Appended
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.waiting import wait_until, wait_until_whole

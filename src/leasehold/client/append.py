@@ -4,32 +4,97 @@ Rows are gathered up to a bound and put into their buckets. Each bucket's share 
 `core/data/row_sender.py` on threads, while the next rows are gathered.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
 from leasehold.client.replicas import FlightReplicas
 from leasehold.client.threads import THREADS, Refresh, places_of
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.known import Known
 from leasehold.core.data.row_sender import RowSender, SenderPorts
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.words.messages import StagedSegment, TableFacts
+from leasehold.core.words.messages import StagedSegment, TableFacts, TransactionFacts
+from leasehold.core.words.records import TransactionState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeLogin, Revision, TransactionId
-from leasehold.limits.clients import APPEND_BATCHES_MAX, APPEND_BUFFER_BYTES, APPEND_BUFFERS_BYTES_MAX
+from leasehold.limits.clients import APPEND_BATCHES_MAX, APPEND_BUFFER_BYTES, APPEND_BUFFERS_BYTES_MAX, APPEND_PAUSE_NS
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.storage.buckets import split
 from leasehold.storage.conformance import conform
 from leasehold.storage.held_rows import HeldRows
 from leasehold.storage.schema import arrow_schema
+from leasehold.wire.clock import sleep_ns
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import parts
 from leasehold.wire.steps import run
 from leasehold.wire.tls import TlsSource
 
+if TYPE_CHECKING:
+    from leasehold.client.cluster import Cluster
+
+
+class Appended(int):
+    """How many rows an append has added; they are committed."""
+
+    segments: int
+    """How many segments they are in."""
+    segments_short: int
+    """How many of these segments are on fewer nodes than the table wants: the loss of a disk may lose their rows."""
+    revision: Revision
+    """The first revision that shows them."""
+
+    @classmethod
+    def by(cls, committed: TransactionFacts, segments: int) -> Self:
+        """From the leader's answer."""
+        made = cls(committed.rows)
+        made.segments, made.segments_short, made.revision = segments, committed.segments_short, committed.revision
+        return made
+
+
 Share = Sequence[pa.RecordBatch]
 """The rows of one bucket for one segment."""
+
+
+def append_rows(
+    cluster: "Cluster",
+    facts: TableFacts,
+    read: Callable[[], Iterable[pa.RecordBatch]],
+    attempts: int,
+    *,
+    transaction: TransactionId | None = None,
+    text_sha256: bytes = b"",
+) -> Appended:
+    """Adds the rows that `read` gives, which are read again at most so many times. Else as `client.table.Table.append`;
+    columns belong to those that had their names in `facts`."""
+    # Under an id that was used before, an earlier attempt may have been committed.
+    may_be_taken = transaction is not None
+    with writing_nothing() if transaction is None else nullcontext():
+        chosen = transaction or cluster.new_transaction()
+        opened = cluster.open_transaction(facts, chosen, text_sha256, may_be_taken=may_be_taken)
+        if opened.state is TransactionState.COMMITTED:
+            return Appended.by(opened, 0)
+    for attempt in range(1, attempts + 1):
+        unwritten = writing_nothing() if transaction is None else nullcontext()
+        with unwritten, aborted_on_error(cluster, facts, chosen):
+            segments = cluster.stage(facts, opened.transaction, read(), opened.revision, text_sha256)
+        try:
+            committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
+        except Unreachable as error:
+            raise not_written(error) from error
+        except Refused as error:
+            if error.code != ErrorCode.TOO_FEW_HOLDERS or attempt == attempts:
+                raise
+            # A replica has died after it took the rows: the others may be enough, or it is back in a moment.
+            sleep_ns(APPEND_PAUSE_NS << (attempt - 1))
+        else:
+            return Appended.by(committed, len(segments))
+    raise AssertionError("the last attempt returns or raises")
 
 
 def stage(

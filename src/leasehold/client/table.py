@@ -2,24 +2,24 @@
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
-from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
+from leasehold.client.append import Appended, append_rows
+from leasehold.client.not_written import writing_nothing
 from leasehold.client.overwrite import Overwritten, overwrite
 from leasehold.client.past import AsOf
 from leasehold.client.result import QueryResult
 from leasehold.client.scan import read_again
 from leasehold.core.data.replacement import Isolation
-from leasehold.core.words.messages import Filter, TableFacts, TransactionFacts
-from leasehold.core.words.records import Field, TransactionState
+from leasehold.core.words.messages import Filter, TableFacts
+from leasehold.core.words.records import Field
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import NotFound, Refused, Unreachable
-from leasehold.ids import Revision, TransactionId
-from leasehold.limits.clients import APPEND_ATTEMPTS, APPEND_PAUSE_NS
+from leasehold.errors import NotFound
+from leasehold.ids import TransactionId
+from leasehold.limits.clients import APPEND_ATTEMPTS
 from leasehold.storage.schema import arrow_schema
-from leasehold.wire.clock import sleep_ns
 
 if TYPE_CHECKING:
     from leasehold.client.cluster import Cluster
@@ -30,24 +30,6 @@ class ArrowStream(Protocol):
     """A source of an Arrow stream: a table or reader of pyarrow, a frame of polars, a relation of DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
-class Appended(int):
-    """How many rows an append has added; they are committed."""
-
-    segments: int
-    """How many segments they are in."""
-    segments_short: int
-    """How many of these segments are on fewer nodes than the table wants: the loss of a disk may lose their rows."""
-    revision: Revision
-    """The first revision that shows them."""
-
-    @classmethod
-    def by(cls, committed: TransactionFacts, segments: int) -> Self:
-        """From the leader's answer."""
-        made = cls(committed.rows)
-        made.segments, made.segments_short, made.revision = segments, committed.segments_short, committed.revision
-        return made
 
 
 class Table:
@@ -131,31 +113,13 @@ class Table:
         for this append. `text_sha256` is the hash of the INSERT that has the rows, so that its id is used for no other.
         """
         cluster = self._cluster.within(timeout)
-        # Under an id that was used before, an earlier attempt may have been committed.
-        may_be_taken = transaction is not None
         with writing_nothing() if transaction is None else contextlib.nullcontext():
             facts = cluster.facts(self.name)
             self._check(facts)
-            chosen = transaction or cluster.new_transaction()
-            opened = cluster.open_transaction(facts, chosen, text_sha256, may_be_taken=may_be_taken)
-            if opened.state is TransactionState.COMMITTED:
-                return Appended.by(opened, 0)
-        for pause_ns in (*_pauses_ns(rows), None):
-            unwritten = writing_nothing() if transaction is None else contextlib.nullcontext()
-            with unwritten, aborted_on_error(cluster, facts, chosen):
-                segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
-            try:
-                committed = cluster.commit(facts.cluster_id, chosen, segments, may_be_taken=may_be_taken)
-            except Unreachable as error:
-                raise not_written(error) from error
-            except Refused as error:
-                if error.code != ErrorCode.TOO_FEW_HOLDERS or pause_ns is None:
-                    raise
-                # A replica has died after it took the rows: the others may be enough, or it is back in a moment.
-                sleep_ns(pause_ns)
-            else:
-                return Appended.by(committed, len(segments))
-        raise AssertionError("the last attempt returns or raises")
+        attempts = APPEND_ATTEMPTS if isinstance(rows, pa.Table) else 1  # all else can be read only once
+        return append_rows(
+            cluster, facts, lambda: _batches(rows), attempts, transaction=transaction, text_sha256=text_sha256
+        )
 
     def overwrite(
         self,
@@ -221,11 +185,6 @@ def conditions(where: str | None) -> tuple[Filter, ...]:
     from leasehold.sql.where import read_where  # noqa: PLC0415 - few need it, and the parser takes long to load
 
     return read_where(where)
-
-
-def _pauses_ns(rows: ArrowStream) -> Iterable[int]:
-    """Before each further attempt; there is none for rows that can be read only once."""
-    return (APPEND_PAUSE_NS << turn for turn in range(APPEND_ATTEMPTS - 1)) if isinstance(rows, pa.Table) else ()
 
 
 def _whole(rows: ArrowStream) -> pa.Table:

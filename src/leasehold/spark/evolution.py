@@ -6,7 +6,6 @@ A table is altered by the statements that a person would write, with the rights 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import msgspec
 from pyspark.sql.types import DataType, NullType, StructField, StructType, TimestampNTZType
 
 from leasehold.client.cluster import Cluster
@@ -14,43 +13,13 @@ from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.statements import fold
 from leasehold.core.words.types import parse_type, widens
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import NotFound, Refused
-from leasehold.ids import IDENTIFIER, FieldId, ObjectId
-from leasehold.spark.options import BEGUN_TABLE_OPTION, alters
+from leasehold.errors import Refused
+from leasehold.ids import IDENTIFIER
+from leasehold.spark.options import alters
 from leasehold.spark.types import NAMES_SHOWN, check_writable, spelling
 
 _ODD_SHOWN: Final = 60
 """Characters of a type that an error repeats."""
-
-
-class BegunTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The table for which rows are made before their write transaction is opened."""
-
-    table: ObjectId
-    columns: dict[str, FieldId]
-    """By their names."""
-
-    def check(self, facts: TableFacts, rows: StructType) -> None:
-        """Raises `NotFound` with code TABLE_DROPPED if another table has the name now, and `Refused` with code CONFLICT
-        if the name of one of the columns of `rows` is not that of the same column any more."""
-        if facts.table != self.table:
-            raise NotFound(
-                f"table {facts.name} was dropped",
-                code=ErrorCode.TABLE_DROPPED,
-                hint="nothing was written; run it again",
-            )
-        now = begun_table(facts).columns
-        for one in rows.fields:
-            if now.get(fold(one.name)) != self.columns.get(fold(one.name)):
-                raise Refused(
-                    f"column {one.name} of {facts.name} was dropped or renamed since this write began",
-                    code=ErrorCode.CONFLICT,
-                    hint="nothing was written; run it again",
-                )
-
-
-def begun_table(facts: TableFacts) -> BegunTable:
-    return BegunTable(table=facts.table, columns={fold(one.name): one.id for one in facts.fields})
 
 
 def column_list(columns: Iterable[StructField]) -> str:
@@ -78,11 +47,8 @@ def column_list(columns: Iterable[StructField]) -> str:
 
 def fitting(cluster: Cluster, table: str, rows: StructType, options: Mapping[str, str]) -> TableFacts:
     """The table that rows of this schema go to; it is altered if the options of the write say so. Raises as `evolve`,
-    as `BegunTable.check` if the rows are made already, and `Refused` with code ROWS_DO_NOT_FIT with every column that
-    does not fit."""
+    and `Refused` with code ROWS_DO_NOT_FIT with every column that does not fit."""
     facts = cluster.facts(table)
-    if BEGUN_TABLE_OPTION in options:
-        msgspec.json.decode(options[BEGUN_TABLE_OPTION], type=BegunTable).check(facts, rows)
     if alters(options):
         facts = evolve(cluster, facts, rows)
     check_writable(rows, facts.fields, table=facts.name)

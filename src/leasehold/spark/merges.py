@@ -68,8 +68,7 @@ def merge(
     columns are added. Other columns of the frame than those of the table are for such expressions alone.
 
     The rest is as in `table`. Raises `BadSettings`, `NotFound`, `Refused`: AMBIGUOUS for two rows of the frame with the
-    same keys, BAD_VALUE for a key that is NULL; and Spark's errors as `write`, with CONFLICT if others change these
-    rows again and again.
+    same keys, BAD_VALUE for a key that is NULL, CONFLICT if others change these rows again and again; and as `write`.
     """
     chosen = [on] if isinstance(on, str) else list(on)
     _check_words(chosen, when_matched, when_not_matched)

@@ -18,7 +18,6 @@ from leasehold.core.words.nearest import nearest
 from leasehold.errors import BadSettings
 from leasehold.ids import ObjectId, Revision
 from leasehold.spark.reader import Asked
-from leasehold.spark.spool import Spool
 from leasehold.spark.stream_reader import Following
 
 TABLE_OPTION: Final = "table"
@@ -56,10 +55,6 @@ CHANGES_SINCE_OPTION: Final = "changesSince"
 CHANGES_UNTIL_OPTION: Final = "changesUntil"
 BEGUN_OPTION: Final = "begun"
 """What an overwrite replaces, as it was when its new rows were read, as text; only we set it."""
-BEGUN_TABLE_OPTION: Final = "begunTable"
-"""The table and its columns, as they were when the rows of a write were made, as text; only we set it."""
-SPOOL_OPTION: Final = "spool"
-"""The files in which the rows of a write are, as text; only we set it."""
 
 _EVERYWHERE: Final = (TABLE_OPTION, PATH_OPTION, CLUSTER_OPTION, USER_OPTION, PASSWORD_OPTION, CREDENTIALS_OPTION)
 READING: Final = (
@@ -96,8 +91,6 @@ WRITING: Final = (
     *_OVERWRITING,
     MERGE_SCHEMA_OPTION,
     BEGUN_OPTION,
-    BEGUN_TABLE_OPTION,
-    SPOOL_OPTION,
     THROUGH_OPTION,
     SHARES_OPTION,
     AS_OF_REVISION_OPTION,
@@ -112,8 +105,6 @@ _OURS: Final = (
     PLAN_OPTION,
     SHARES_OPTION,
     BEGUN_OPTION,
-    BEGUN_TABLE_OPTION,
-    SPOOL_OPTION,
 )
 """Options that no hint names."""
 
@@ -231,11 +222,6 @@ def overwriting(options: Mapping[str, str], *, overwrites: bool) -> OverwriteOpt
         )
     isolation = options.get(ISOLATION_OPTION, ISOLATIONS[0])
     return OverwriteOptions(conditions(options.get(REPLACE_WHERE_OPTION)), cast("Isolation", isolation), by)
-
-
-def spool_of(options: Mapping[str, str]) -> Spool | None:
-    """Where the rows of a write are, if not in its frame."""
-    return msgspec.json.decode(options[SPOOL_OPTION], type=Spool) if SPOOL_OPTION in options else None
 
 
 def asked(options: Mapping[str, str], known: tuple[str, ...] = READING) -> Asked:

@@ -32,7 +32,6 @@ from leasehold.errors import Refused
 from leasehold.ids import Revision, TransactionId
 from leasehold.spark.entry import ClusterEntry
 from leasehold.spark.errors import readable
-from leasehold.spark.spool import Spool
 
 log = logging.getLogger(__name__)
 
@@ -56,25 +55,21 @@ class LeaseholdSink(DataSourceArrowWriter):
         transaction: str,
         revision: int,
         begun: Overwrite | None = None,
-        spool: Spool | None = None,
     ) -> None:
         self._entry = entry
         self._encoded_facts = facts
         self.transaction = TransactionId(transaction)
         self._revision = Revision(revision)
         self._begun = begun
-        self._spool = spool
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
-        """Runs in a task: stages its rows, which come from the spool if there is one. Raises `Definite` for the first
-        row that does not fit."""
+        """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
         with readable(facts.name), self._entry.kept(Cluster, known) as cluster:
             values: set[str] = set()
-            rows = iterator if self._spool is None else self._spool.rows(iterator)
-            if self._begun is not None:
-                rows = new_rows(rows, facts, self._begun, values)
+            begun = self._begun
+            rows = iterator if begun is None else new_rows(iterator, facts, begun, values)
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self.transaction, rows, self._revision)
             return StagedByTask([encode(segment) for segment in segments], values)
@@ -113,8 +108,7 @@ class LeaseholdSink(DataSourceArrowWriter):
         with readable(facts.name), self._entry.connect(Cluster) as cluster:
             short = commit(cluster, facts)
             cluster.end_login()
-        if short:
-            log.warning("%s: %d segments just written are on fewer nodes than the table wants", facts.name, short)
+        say_short(facts.name, short)
 
     def _committed(
         self, cluster: Cluster, facts: TableFacts, staged: list[StagedByTask], segments: list[StagedSegment]
@@ -144,6 +138,12 @@ class LeaseholdSink(DataSourceArrowWriter):
         facts = decode_message(self._encoded_facts)
         assert isinstance(facts, TableFacts), "writer() made it"
         return facts
+
+
+def say_short(table: str, short: int) -> None:
+    """Warns of segments of a write that are on too few nodes."""
+    if short:
+        log.warning("%s: %d segments just written are on fewer nodes than the table wants", table, short)
 
 
 def all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedByTask]:

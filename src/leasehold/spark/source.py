@@ -39,13 +39,11 @@ from leasehold.spark.options import (
     changes_asked,
     following,
     overwriting,
-    spool_of,
     written_table,
 )
 from leasehold.spark.options import asked as asked_by
 from leasehold.spark.reader import Asked, LeaseholdReader, fields_of
 from leasehold.spark.sink import LeaseholdSink
-from leasehold.spark.spool import Spool
 from leasehold.spark.stream_reader import LeaseholdStreamReader, TableStream
 from leasehold.spark.stream_sink import LeaseholdStreamSink
 from leasehold.spark.types import spark_schema
@@ -119,12 +117,11 @@ class LeaseholdSource(DataSource):
         """
         with readable(table := self._table(WRITING)), self._cluster() as cluster:
             replaced = overwriting(self.options, overwrites=overwrite)
-            spool = spool_of(self.options)
-            facts = self._fitting(cluster, table, schema if spool is None else spool.spark_schema())
+            facts = self._fitting(cluster, table, schema)
             if isinstance(replaced, Overwrite):
                 check_unaltered(replaced, facts)
             begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
-            return self._opened(cluster, facts, begun, replaces=begun is not None, spool=spool)
+            return self._opened(cluster, facts, begun, replaces=begun is not None)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LeaseholdStreamSink:  # noqa: N802 - Spark's name
         """A writer of one batch of a streaming query."""
@@ -147,7 +144,6 @@ class LeaseholdSource(DataSource):
         begun: Overwrite | None,
         *,
         replaces: bool,
-        spool: Spool | None = None,
     ) -> LeaseholdSink:
         transaction = cluster.new_transaction()
         opened = cluster.open_transaction(facts, transaction)
@@ -161,7 +157,6 @@ class LeaseholdSource(DataSource):
             transaction=transaction,
             revision=max(opened.revision, entry.revision),
             begun=begun,
-            spool=spool,
         )
 
     def _asked(self, known: tuple[str, ...] = READING) -> Asked:

@@ -1,7 +1,7 @@
-"""Rows that Spark writes into Parquet files of its own, before tasks read them from there and send them to the nodes.
+"""Rows that Spark writes into Parquet files of its own, from where this process sends them to the nodes.
 
 Spark makes Parquet of rows in less time than the Arrow batches of a Python task, and Arrow reads Parquet in next to
-none. So a large frame takes this way, if all of Spark is one process; the write is the same in all else.
+none. So a large frame takes this way, if all of Spark is one process. No Python task of Spark is started for it.
 
 The files lie in a folder of the driver that Spark removes when it ends, and that is removed as soon as the rows are
 written. Instants and days are written as numbers, so that no setting of the session changes them on their way.
@@ -9,13 +9,13 @@ written. Instants and days are written as numbers, so that no setting of the ses
 
 import logging
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampType
 
 from leasehold.limits.clients import SPOOL_BATCH_ROWS, SPOOL_BYTES_MIN, SPOOL_ROW_GROUP_BYTES
-from leasehold.spark.session_kinds import cores, is_one_process, known_bytes
+from leasehold.spark.session_kinds import is_one_process, known_bytes
 from leasehold.spark.types import spelling
 from leasehold.storage.schema import arrow_type
 from leasehold.wire.entropy import SystemEntropy
@@ -38,39 +38,18 @@ _OPTIONS: Final = {
 _FULL: Final = "No space left on device"
 
 
-class Spool(msgspec.Struct, frozen=True, kw_only=True):
-    """Files with the rows of one frame."""
+class Spool:
+    """Files with the rows of one frame, which can be read several times."""
 
-    folder: str
-    shares: int
-    """In how many shares tasks read them."""
-    schema: str
-    """Of the frame, as JSON of Spark."""
+    def __init__(self, folder: Path, frame: StructType) -> None:
+        self.folder = folder
+        self._frame = frame
 
-    def spark_schema(self) -> StructType:
-        """The schema of the frame."""
-        return StructType.fromJson(msgspec.json.decode(self.schema))
-
-    def rows(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of some shares, by their `numbers`, as Spark hands over those of the frame itself."""
-        files = sorted(Path(self.folder).glob("*.parquet"))
-        sizes = [one.stat().st_size for one in files]
-        schema = _arrow_schema(self.spark_schema())
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for file in share(files, sizes, number, self.shares):
-                    yield from _read(file, schema)
-
-
-def share(files: Sequence[Path], sizes: Sequence[int], number: int, shares: int) -> list[Path]:
-    """The files of one of so many shares: they stay in their order, and shares are about as large as each other."""
-    total, before = sum(sizes), 0
-    chosen: list[Path] = []
-    for file, size in zip(files, sizes, strict=True):
-        if (before + size // 2) * shares // max(1, total) == number:
-            chosen.append(file)
-        before += size
-    return chosen
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in the columns of the frame."""
+        schema = _arrow_schema(self._frame)
+        for file in sorted(self.folder.glob("*.parquet")):
+            yield from _read(file, schema)
 
 
 def is_worth_it(frame: DataFrame) -> bool:
@@ -90,16 +69,9 @@ def spooled(frame: DataFrame) -> Generator[Spool | None]:
     folder = _folder(frame.sparkSession)
     try:
         files = folder / "rows"
-        is_written = _write(frame, files)
-        shares = cores(frame.sparkSession)
-        yield Spool(folder=str(files), shares=shares, schema=frame.schema.json()) if is_written else None
+        yield Spool(files, frame.schema) if _write(frame, files) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def share_numbers(spark: SparkSession, spool: Spool) -> DataFrame:
-    """A frame whose tasks each read a share of the files."""
-    return spark.range(0, spool.shares, 1, spool.shares)
 
 
 def _folder(spark: SparkSession) -> Path:
@@ -141,10 +113,8 @@ def _as_number(column: Column, kind: object) -> Column:
 
 
 def _read(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - every worker imports this module
-
     with pq.ParquetFile(file) as opened:
-        for batch in opened.iter_batches(batch_size=SPOOL_BATCH_ROWS, use_threads=False):
+        for batch in opened.iter_batches(batch_size=SPOOL_BATCH_ROWS, use_threads=True):
             columns = [
                 column.view(kind) if pa.types.is_temporal(kind) else column
                 for column, kind in zip(batch.columns, schema.types, strict=True)

@@ -5,7 +5,6 @@ pinned before the rows are read, so that a change in between is a conflict. Then
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -19,13 +18,12 @@ from leasehold.client.table import conditions
 from leasehold.core.data.replacement import check_unaltered
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
 from leasehold.limits.clients import REPLACE_ATTEMPTS
 from leasehold.spark.options import BEGUN_OPTION
 from leasehold.spark.tables import read_table
 from leasehold.spark.writes import with_types, write_frame
 from leasehold.sql.changes import UpdateRows
-
-_CONFLICT: Final = f"[{ErrorCode.CONFLICT}]"
 
 
 def change_rows(
@@ -51,11 +49,16 @@ def change_rows(
         }
         try:
             write_frame(connection, with_types(changed(target), facts.fields), facts.name, "overwrite", options)
-        except PySparkException as error:
-            if _CONFLICT not in str(error) or attempt == REPLACE_ATTEMPTS:
+        except (PySparkException, Refused) as error:
+            if not _is_conflict(error) or attempt == REPLACE_ATTEMPTS:
                 raise
         else:
             return
+
+
+def _is_conflict(error: PySparkException | Refused) -> bool:
+    """Of an error of tasks, Spark has only the text."""
+    return error.code == ErrorCode.CONFLICT if isinstance(error, Refused) else f"[{ErrorCode.CONFLICT}]" in str(error)
 
 
 def update(spark: SparkSession, connection: Cluster, change: UpdateRows, login: Mapping[str, str]) -> None:

@@ -2,33 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, DecimalType, DoubleType, IntegralType, NumericType
 
+from leasehold.client.append import append_rows
 from leasehold.client.cluster import Cluster
-from leasehold.core.data.replacement import Isolation
+from leasehold.client.overwrite import replace_rows
+from leasehold.core.data.replacement import Isolation, Overwrite, check_unaltered
+from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.records import Field
 from leasehold.errors import BadSettings, LeaseholdError
-from leasehold.spark.evolution import begun_table, fitting
+from leasehold.limits.clients import APPEND_ATTEMPTS
+from leasehold.spark.evolution import fitting
 from leasehold.spark.options import (
-    BEGUN_OPTION,
-    BEGUN_TABLE_OPTION,
     BY_OPTION,
     CLUSTER_OPTION,
     ISOLATION_OPTION,
     MERGE_SCHEMA_OPTION,
     OVERWRITE_MODE_OPTION,
     REPLACE_WHERE_OPTION,
-    SPOOL_OPTION,
     OverwriteOptions,
     overwriting,
 )
 from leasehold.spark.settings import connected, credentials
+from leasehold.spark.sink import say_short
 from leasehold.spark.source import FORMAT
-from leasehold.spark.spool import is_worth_it, share_numbers, spooled
+from leasehold.spark.spool import Spool, is_worth_it, spooled
 from leasehold.spark.types import spark_type
 
 Mode: TypeAlias = Literal["append", "overwrite"]
@@ -54,7 +55,8 @@ def write(
     them; with a column `by` of those whose value of it occurs in the frame. With `merge_schema` columns that the table
     lacks are added to it, and those are widened whose type does not hold the frame's, before any row is written.
     `isolation` is as in `core.data.replacement.Overwrite`; the rest is as in `table`. Raises `BadSettings`,
-    `Unauthenticated`, `Unreachable`, and Spark's errors, whose text has the code: CONFLICT, ROWS_DO_NOT_FIT ..
+    `Unauthenticated`, `Unreachable`, and `Refused` (CONFLICT, ROWS_DO_NOT_FIT ..), or where tasks write Spark's errors,
+    whose text has the code.
     """
     spark = frame.sparkSession
     if mode not in _MODES:
@@ -76,34 +78,41 @@ def write_frame(connection: Cluster, frame: DataFrame, name: str, mode: Mode, op
     """As `write`; the `options` log in, and say what is replaced."""
     options = {**options, CLUSTER_OPTION: connection.target}
     begun = _begun(connection, frame, name, mode, options) if is_worth_it(frame) else None
-    if begun is None:
-        _save(frame, name, mode, options)
-        return
-    with spooled(frame) as spool:
-        if spool is None:
-            _save(frame, name, mode, begun)
+    if begun is not None:
+        with spooled(frame) as spool:
+            if spool is not None:
+                begun.write(connection, spool)
+                return
+    frame.write.format(FORMAT).options(**options).mode(mode).save(name)
+
+
+class _Begun(NamedTuple):
+    """A write whose rows are not made yet."""
+
+    facts: TableFacts
+    """The table, with the columns that the rows go to."""
+    replaced: Overwrite | None
+
+    def write(self, connection: Cluster, spool: Spool) -> None:
+        if self.replaced is None:
+            short = append_rows(connection, self.facts, spool.rows, APPEND_ATTEMPTS).segments_short
         else:
-            numbers = share_numbers(frame.sparkSession, spool)
-            _save(numbers, name, mode, {**begun, SPOOL_OPTION: msgspec.json.encode(spool).decode()})
+            short = replace_rows(connection, self.facts, spool.rows(), self.replaced).segments_short
+        say_short(self.facts.name, short)
 
 
-def _begun(
-    connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]
-) -> dict[str, str] | None:
-    """The options of a write that has begun before its rows are made; None if it is refused, which the source says."""
+def _begun(connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> _Begun | None:
+    """None if it is refused, which the source says."""
     try:
-        table = begun_table(fitting(connection, name, frame.schema, options))
+        facts = fitting(connection, name, frame.schema, options)
         replaced = overwriting(options, overwrites=mode == "overwrite")
         if isinstance(replaced, OverwriteOptions):
-            replaced = replaced.begin(connection, name)
+            replaced = replaced.begin(connection, facts.name)
+        if replaced is not None:
+            check_unaltered(replaced, facts)
     except LeaseholdError:
         return None
-    begun = {} if replaced is None else {BEGUN_OPTION: msgspec.json.encode(replaced).decode()}
-    return {**options, BEGUN_TABLE_OPTION: msgspec.json.encode(table).decode(), **begun}
-
-
-def _save(frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
-    frame.write.format(FORMAT).options(**options).mode(mode).save(name)
+    return _Begun(facts, replaced)
 
 
 def with_types(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:

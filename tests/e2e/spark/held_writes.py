@@ -1,5 +1,7 @@
 """Writes that leave a file at each place that they pass, and wait at one of them until a fault has happened.
 
+Rows that go by way of files pass the places from `opened` on in the driver.
+
 | place      | it is passed                                                                  |
 | ---------- | ----------------------------------------------------------------------------- |
 | begun      | before the write, in the driver                                               |
@@ -13,8 +15,10 @@
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,6 +30,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
+from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.records import TransactionState
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import TransactionId
@@ -142,13 +147,56 @@ def held_write(
     """Writes new rows of the fifteenth, or puts them in place of those that there are, by way of `files` or not."""
     spark.dataSource.register(places.source())
     with pytest.MonkeyPatch.context() as patch:
+        passes = places.passing()
+        if files:
+            hold_driver(patch, passes)
         patch.setattr(writes, "FORMAT", "held")
         patch.setattr(spool, "SPOOL_BYTES_MIN", 0 if files else 2**63)
-        passes = places.passing()
         passes("begun")
         told = written(places.frame(spark, new, tasks), name, mode, cluster)
         passes("ended", told.outcome)
         return told
+
+
+def hold_driver(patch: pytest.MonkeyPatch, passes: Callable[..., None]) -> None:
+    """Has what this thread writes pass the places."""
+    thread, (opening, staging, committing) = (
+        threading.get_ident(),
+        (Cluster.open_transaction, Cluster.stage, Cluster.commit),
+    )
+
+    def open_transaction(
+        cluster: Cluster, facts: TableFacts, transaction: TransactionId, *given: Any, **more: Any
+    ) -> Any:
+        opened = opening(cluster, facts, transaction, *given, **more)
+        if threading.get_ident() == thread:
+            passes("opened", transaction)
+        return opened
+
+    def stage(cluster: Cluster, facts: TableFacts, transaction: TransactionId, rows: Any, *given: Any) -> Any:
+        if threading.get_ident() != thread:
+            return staging(cluster, facts, transaction, rows, *given)
+
+        def held() -> Iterator[pa.RecordBatch]:
+            for batch in rows:
+                yield batch
+                passes("staging")
+
+        staged = staging(cluster, facts, transaction, held(), *given)
+        passes("staged")
+        return staged
+
+    def commit(cluster: Cluster, *given: Any, **more: Any) -> Any:
+        if threading.get_ident() != thread:
+            return committing(cluster, *given, **more)
+        passes("committing")
+        done = committing(cluster, *given, **more)
+        passes("committed")
+        return done
+
+    patch.setattr(Cluster, "open_transaction", open_transaction)
+    patch.setattr(Cluster, "stage", stage)
+    patch.setattr(Cluster, "commit", commit)
 
 
 def written(frame: DataFrame, name: str, mode: Mode, cluster: Path | None = None) -> Told:
@@ -156,7 +204,8 @@ def written(frame: DataFrame, name: str, mode: Mode, cluster: Path | None = None
     try:
         write(frame, name, mode, where=FIFTEENTH if mode == "overwrite" else None, cluster=cluster)
     except LeaseholdError as error:
-        return Told("refused" if isinstance(error, Definite) else "unknown", f"{error.text} [{error.code}]")
+        kind = "refused" if isinstance(error, Definite) else "unknown"
+        return Told(kind, f"leasehold.errors.{type(error).__name__}: {error.text} [{error.code}]")
     except (PySparkException, Py4JError) as error:
         text = str(error)
         kinds = set(re.findall(r"leasehold\.errors\.(Definite|Indefinite): ", text))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from leasehold.client import table as module
+from leasehold.client import append as module
 from leasehold.client.table import Table
 from leasehold.core.words.records import TransactionState
 from leasehold.errors import Refused
