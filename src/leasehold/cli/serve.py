@@ -18,6 +18,7 @@ from leasehold.errors import BadDirectory, gravest
 from leasehold.limits.processes import DIRECTORY_LOOK_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
+from leasehold.wire.log_lines import OneLine
 from leasehold.wire.repeated_lines import RepeatedLines
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None, s
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until `serve_until_stopped` takes it
     lines = logging.StreamHandler(sys.stderr)
     lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
-    logging.basicConfig(handlers=[lines], level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    lines.setFormatter(OneLine("%(asctime)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[lines], level=logging.INFO)
     try:
         uvloop.run(_supervised(process, channel, systemd))
     except BaseExceptionGroup as errors:

@@ -29,6 +29,8 @@ CONFIG_ADDRESSES_MAX: Final = 64
 NODE_WAIT_POLL_NS: Final = 250 * MILLISECOND_NS
 REPAIRS_ASKED_NS: Final = SECOND_NS
 """How long a command asks for the progress of repairs while nobody leads: it shows its answer without it."""
+LOG_LINE_CHARACTERS_MAX: Final = 16 * 1024
+"""A longer log line is cut. The text of a statement, and that of an error, take a quarter of it at most."""
 LOG_REST_MIN_NS: Final = SECOND_NS
 """How long a repeated log line is held back; twice as long each time."""
 LOG_REST_MAX_NS: Final = 3600 * SECOND_NS

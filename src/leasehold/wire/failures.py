@@ -40,17 +40,21 @@ def to_failure(error: LeaseholdError) -> Failure:
 
 def from_failure(failure: Failure) -> LeaseholdError:
     """The error that `failure` describes: of its own class where the code is known and agrees with the flag `definite`,
-    else a plain `Refused` or `Indefinite` with that code."""
-    code = ErrorCode(failure.code)
+    else a plain `Refused` or `Indefinite` with that code. A hostile sender does not cut its texts, so they
+    are cut here."""
+    code, text, hint = (
+        ErrorCode(failure.code[:FAILURE_CHARACTERS_MAX]),
+        failure.text[:FAILURE_CHARACTERS_MAX],
+        failure.hint[:FAILURE_CHARACTERS_MAX],
+    )
     kind = _BY_CODE.get(code)
     if kind is None or not issubclass(kind, Definite if failure.definite else Indefinite):
         kind = Refused if failure.definite else Indefinite
     if kind is NotLeader:
-        cause = ErrorCode(failure.cause) if failure.cause else None
-        return NotLeader(
-            failure.text, code=code, hint=failure.hint, leader=failure.leader, term=failure.term, cause=cause
-        )
-    return kind(failure.text, code=code, hint=failure.hint)
+        cause = ErrorCode(failure.cause[:FAILURE_CHARACTERS_MAX]) if failure.cause else None
+        leader = failure.leader[:FAILURE_CHARACTERS_MAX]
+        return NotLeader(text, code=code, hint=hint, leader=leader, term=failure.term, cause=cause)
+    return kind(text, code=code, hint=hint)
 
 
 TLS_FAILED: Final = "tls handshake failed"

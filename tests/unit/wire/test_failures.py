@@ -53,6 +53,18 @@ def test_texts_are_cut() -> None:
     assert len(failure.text) == len(failure.hint) == FAILURE_CHARACTERS_MAX
 
 
+def test_texts_that_their_sender_has_not_cut_are_cut() -> None:
+    """Each process that asked a hostile one would log and remember them."""
+    long = "x" * 1_000_000
+    for code in (long, ErrorCode.NOT_LEADER):
+        error = from_failure(Failure(code=code, text=long, hint=long, definite=True, leader=long, cause=long))
+        assert len(error.text) == len(error.hint) == FAILURE_CHARACTERS_MAX
+        assert len(error.code) <= FAILURE_CHARACTERS_MAX
+        if isinstance(error, NotLeader):
+            assert error.cause is not None
+            assert len(error.leader) == len(error.cause) == FAILURE_CHARACTERS_MAX
+
+
 def test_the_leader_that_a_coordinator_names_travels_with_its_term() -> None:
     error = from_failure(to_failure(NotLeader("t", leader="127.0.0.1:7000", term=7)))
     assert isinstance(error, NotLeader)
