@@ -136,7 +136,8 @@ def read_schema(header: memoryview) -> pa.Schema:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(_encapsulated(header, memoryview(b""))))
         for one in schema:
-            str(one)  # its name and its time zone are text
+            # Text, or UnicodeDecodeError. `str(one)` puts a mark where there is none.
+            _ = one.name, getattr(one.type, "tz", None)
         return schema
     except (pa.ArrowException, OSError, ValueError) as error:
         raise malformed("a schema that Arrow can't read") from error

@@ -195,3 +195,13 @@ def test_a_garbled_schema_is_refused() -> None:
     for length in range(len(header) - 8):  # it ends with padding
         with pytest.raises(Refused):
             read_schema(memoryview(header[:length]))
+
+
+@pytest.mark.parametrize("text", [b"name", b"Asia/Tokyo"])
+def test_names_and_time_zones_that_are_no_text_are_refused(text: bytes) -> None:
+    """Else every later use of the batch is an error that nobody expects."""
+    header = bytes(schema_header(pa.schema([("name", pa.timestamp("us", "Asia/Tokyo"))])))
+    assert header.count(text) == 1
+    with pytest.raises(Refused) as caught:
+        read_schema(memoryview(header.replace(text, b"\xff" + text[1:])))
+    assert caught.value.code == "BAD_MESSAGE"
