@@ -10,7 +10,8 @@ import pytest
 import uvloop
 
 from leasehold.errors import BadSettings
-from leasehold.limits.swim import DATAGRAM_READ_BYTES_MAX, DATAGRAMS_BATCH_MAX
+from leasehold.limits.swim import DATAGRAM_READ_BYTES_MAX, DATAGRAMS_BATCH_MAX, DATAGRAMS_BATCH_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.gossip import GossipWorld, SimulatedDatagrams
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.wire import udp
@@ -130,6 +131,24 @@ async def test_what_floods_is_read_in_batches_with_a_rest_after_each() -> None:
     assert one.pending() is None
     await one.close()
     assert one.pending() is None
+
+
+async def test_a_batch_ends_early_if_its_datagrams_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 0
+    monkeypatch.setattr(udp, "_now_ns", lambda: now_ns)
+    one = await udp.listen("127.0.0.1:0")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anybody:
+        for _ in range(5):
+            anybody.sendto(b"x", ("127.0.0.1", int(one.address.rpartition(":")[2])))
+    for _ in range(2):
+        assert (await one.receive())[1] == b"x"
+        now_ns += DATAGRAMS_BATCH_NS - 1
+        assert one.pending() is not None
+        now_ns += 1
+        assert one.pending() is None, "it rests"
+        now_ns += SECOND_NS  # what others do meanwhile does not count
+    assert (await one.receive())[1] == b"x"
+    await one.close()
 
 
 async def test_what_is_too_long_is_cut_by_one_byte_too_late() -> None:

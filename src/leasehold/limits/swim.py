@@ -18,6 +18,8 @@ DATAGRAM_CLUSTER_BYTES: Final = 8
 """Of the cluster id's hash at the start of a datagram of `swim/1`."""
 DATAGRAMS_BATCH_MAX: Final = 64
 """Datagrams that are read one after the other."""
+DATAGRAMS_BATCH_NS: Final = 2 * MILLISECOND_NS
+"""No further one is read in a batch that has taken this time. So all take about a sixth of the loop at most."""
 DATAGRAMS_REST_NS: Final = 10 * MILLISECOND_NS
 """How long none is read after a batch: at most 6,400 a second are looked at."""
 DATAGRAM_ADDRESSES_KEPT: Final = 4_096

@@ -1,7 +1,8 @@
 """Datagrams over UDP: to numeric addresses, and to names, which are looked up beside the event loop.
 
 Datagrams wait in the kernel, which drops what is too much. They are read in batches with a rest after each, so a flood
-takes a bounded share of the loop, which leases need too.
+takes a bounded share of the loop, which leases need too. A batch is bounded in time too: datagrams with the seal of
+the cluster cost much more than those that are thrown away.
 """
 
 import asyncio
@@ -16,12 +17,15 @@ from leasehold.limits.swim import (
     DATAGRAM_ADDRESSES_KEPT,
     DATAGRAM_READ_BYTES_MAX,
     DATAGRAMS_BATCH_MAX,
+    DATAGRAMS_BATCH_NS,
     DATAGRAMS_REST_NS,
 )
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.addresses import EVERY_IPV6, anywhere, host_port, not_bound, split
+from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.names import HostNames
 
+_now_ns: Final = BoottimeClock().now_ns
 _MAPPED: Final = "::ffff:"
 """An address of IPv4, for a socket of both."""
 
@@ -45,6 +49,9 @@ class UdpDatagrams:
         self.address = host_port(host, port)
         self._woken = asyncio.Event()
         self._batch_left = DATAGRAMS_BATCH_MAX
+        self._batch_took_ns = 0
+        self._given_ns: int | None = None
+        """When a datagram was given out. Its receiver is done with it when it asks for the next one."""
         self._rest: asyncio.TimerHandle | None = None
 
     def send(self, address: str, blob: bytes) -> None:
@@ -78,19 +85,25 @@ class UdpDatagrams:
         """As `Datagrams.pending`; None too for a moment after each batch."""
         if self._socket is None or self._rest is not None:
             return None
+        if self._given_ns is not None:
+            self._batch_took_ns += _now_ns() - self._given_ns
+            self._given_ns = None
+        if self._batch_left == 0 or self._batch_took_ns >= DATAGRAMS_BATCH_NS:
+            self._rest = self._loop.call_later(DATAGRAMS_REST_NS / SECOND_NS, self._go_on)
+            return None
         try:
             # One byte too many is enough to show that it is too long.
             blob, name = self._socket.recvfrom(DATAGRAM_READ_BYTES_MAX + 1)
         except OSError:
             return None  # nothing is there, or nobody receives at an address that was sent to
         self._batch_left -= 1
-        if self._batch_left == 0:
-            self._rest = self._loop.call_later(DATAGRAMS_REST_NS / SECOND_NS, self._go_on)
+        self._given_ns = _now_ns()
         return host_port(name[0].removeprefix(_MAPPED), name[1]), blob
 
     def _go_on(self) -> None:
         self._rest = None
         self._batch_left = DATAGRAMS_BATCH_MAX
+        self._batch_took_ns = 0
         self._woken.set()
 
     async def close(self) -> None:
