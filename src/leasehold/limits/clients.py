@@ -32,6 +32,9 @@ SCAN_PARTITIONS_MIN: Final = 4
 SCAN_PARTITIONS_MAX: Final = 1_024
 SCAN_BATCH_TIMEOUT_NS: Final = LEASE_DURATION_NS
 """A reader leaves a replica that has sent nothing for this long; each round doubles the time."""
+SCAN_BYTES_PER_SECOND_MIN: Final = 1024 * 1024
+"""A reader leaves a replica that has sent less of a file than that in all the time that its call had, so that a node
+which sends row after row does not hold it for ever."""
 SCAN_PLANS_MAX: Final = 5
 """Plans that a client makes for one query while rows are taken away before it has shown any."""
 SCAN_STREAMS: Final = 4

@@ -28,7 +28,9 @@ from leasehold.ids import (
     Sequence,
     Term,
 )
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.storage.schema import arrow_schema
+from leasehold.wire.clock import sleep_ns
 from leasehold.wire.flight import read_ticket
 from tests.unit.client.flight_errors import as_flight
 from tests.unit.client.pace import paced
@@ -153,6 +155,20 @@ def test_a_replica_that_misbehaves_loses_and_doubles_no_row(lie: str) -> None:
         assert read(servers) == list(range(ROWS))
         took = 0 if lie == "says nothing at all" else 3
         assert [one.row_offset for one in servers[1].asked] == [took]
+
+
+def test_a_replica_that_sends_row_after_row_is_left_for_the_next_one() -> None:
+    """Each row ends its silence, and each deadline brought some: it held its readers for ever."""
+
+    def trickling(start: int) -> Served:
+        for at in range(start, ROWS):
+            sleep_ns(60 * MILLISECOND_NS)
+            yield part(at, at + 1)
+
+    with serving(trickling, honest) as servers:
+        batches = read_segment(plan_of(servers), segment(2), batch_timeout_ns=150 * MILLISECOND_NS)
+        assert [value for batch in batches for value in batch[0].to_pylist()] == list(range(ROWS))
+        assert [len(one.asked) for one in servers] == [1, 1]
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -10,6 +10,7 @@ too, and takes the first answer: a hedged request. The first request goes on: on
 | asked                       | heard  | that replica alone is asked; the others are overtaken                       |
 | asked                       | failed | that replica comes last; the next one is asked at once                      |
 | asked                       | ended  | nobody is asked, and the same replica is the next one                       |
+| asked                       | slow   | nobody is asked, and that replica comes last                                |
 
 `Patience` bounds the load of it: the delay follows how long answers take on this cluster, and at most one in
 HEDGE_EVERY requests is a hedge, after a burst of HEDGE_BURST. After a quarter of the give-up time in silence the budget
@@ -140,6 +141,11 @@ class Hedging:
     def ended(self, node: NodeId) -> None:
         """Its answer ended without a failure of its own: it may be asked again at once."""
         self._asked.pop(node, None)
+
+    def was_slow(self, node: NodeId) -> None:
+        """Its answer ended before it had come far: it may be asked again at once, after the others."""
+        self.ended(node)
+        self._to_the_end((node,))
 
     def failed(self, node: NodeId) -> None:
         """It can't answer now."""

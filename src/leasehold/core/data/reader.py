@@ -31,7 +31,8 @@ from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import NodeId, NodeLogin
-from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_PLANS_MAX
+from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_BYTES_PER_SECOND_MIN, SCAN_PLANS_MAX
+from leasehold.limits.units import SECOND_NS
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -212,13 +213,22 @@ class SegmentReader(Generic[B]):
             case None:
                 self._reading.hedging.ended(node)
             case LeaseholdError() if what.code == ErrorCode.TIMED_OUT and row > attempt.request.row_offset:
-                self._reading.hedging.ended(node)
+                self._timed_out(attempt)
             case LeaseholdError() if what.code not in FINAL:
                 self._was_late = self._was_late or what.code == ErrorCode.TIMED_OUT
                 self._failed(node, what)
             case _:
                 raise what
         return None
+
+    def _timed_out(self, attempt: Attempt[B]) -> None:
+        """The deadline of an attempt has passed that has brought rows. The next replica goes on if these were few."""
+        came_bytes = self._segment.size_bytes * (self._reading.row - attempt.request.row_offset) // self._segment.rows
+        took_ns = self._now_ns() - attempt.began_ns
+        if came_bytes * SECOND_NS < SCAN_BYTES_PER_SECOND_MIN * took_ns:
+            self._reading.hedging.was_slow(attempt.node)
+        else:
+            self._reading.hedging.ended(attempt.node)
 
     def _received(self, attempt: Attempt[B], batch: B | None, mark: BatchMark) -> tuple[B, BatchMark] | None:
         node, row, rows, now_ns = attempt.node, self._reading.row, self._segment.rows, self._now_ns()

@@ -50,6 +50,16 @@ def test_the_first_answer_overtakes_the_others_and_they_come_last():
     assert again == Ask(node=NodeId(2), also=True), "the one that was overtaken is asked after the others"
 
 
+def test_a_slow_replica_comes_after_the_others_without_a_pause():
+    one = hedging(3, 1)
+    move(one, 0)
+    one.heard(NodeId(3), 1)
+    one.was_slow(NodeId(3))
+    assert move(one, DELAY) == Ask(node=NodeId(1))
+    one.was_slow(NodeId(1))
+    assert move(one, 2 * DELAY) == Ask(node=NodeId(3))
+
+
 def test_the_one_that_was_asked_first_may_still_win():
     one = hedging()
     move(one, 0)
