@@ -57,10 +57,12 @@ class LocalNode(msgspec.Struct, frozen=True, eq=True):
         return self.ask(request, LocalRenewed, timeout_ns)
 
     def ask(self, request: AskLocalProof | OpenLocal | RenewLocal, kind: type[M], timeout_ns: int) -> M:
-        """Raises what the node says, and `Unreachable`."""
+        """Raises what the node says, and `Unreachable`. Of the answers it takes only the first: a node that never ends
+        them fills no memory."""
         with calling(self.address):
             client = reader_to(self.address, self.tls, self.name)
-            found = list(client.do_action(flight.Action(LOCAL, encode(request)), within(timeout_ns, request)))
-        if not found:
+            answers = client.do_action(flight.Action(LOCAL, encode(request)), within(timeout_ns, request))
+            found = next(iter(answers), None)
+        if found is None:
             raise Unreachable(f"{self.address}: no answer", code=ErrorCode.BROKEN_STREAM)
-        return expect(kind, found[0].body)
+        return expect(kind, found.body)
