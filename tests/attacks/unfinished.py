@@ -45,7 +45,7 @@ def untaken_calls(path: str, authority: str, asked: bytes, calls: int) -> bytes:
 
 
 def pongs(came: bytearray) -> bytes:
-    """The answers to the pings in `came`, by which a server sees that the connection is alive; whole frames go from it."""
+    """The answers to the pings in `came`, which show a server that the connection is alive; whole frames go from it."""
     answers = b""
     while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
         if came[3] == PING and not came[4] & ACK:
