@@ -18,6 +18,7 @@ from leasehold.errors import BadDirectory, gravest
 from leasehold.limits.processes import DIRECTORY_LOOK_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
+from leasehold.wire.log_file import BoundedLog
 from leasehold.wire.log_lines import OneLine
 from leasehold.wire.repeated_lines import RepeatedLines
 
@@ -51,7 +52,7 @@ def run(process: Coroutine[Any, Any, None], channel: SupervisorChannel | None, s
     the gravest of any other errors that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until `serve_until_stopped` takes it
-    lines = logging.StreamHandler(sys.stderr)
+    lines = BoundedLog(sys.stderr)
     lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
     lines.setFormatter(OneLine("%(asctime)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[lines], level=logging.INFO)

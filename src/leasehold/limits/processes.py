@@ -31,6 +31,12 @@ REPAIRS_ASKED_NS: Final = SECOND_NS
 """How long a command asks for the progress of repairs while nobody leads: it shows its answer without it."""
 LOG_LINE_CHARACTERS_MAX: Final = 16 * 1024
 """A longer log line is cut. The text of a statement, and that of an error, take a quarter of it at most."""
+LOG_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of a log file that the process adds to; then the oldest lines go."""
+LOG_BYTES_KEPT: Final = 8 * 1024 * 1024
+"""Of the newest lines."""
+LOG_LOOK_LINES: Final = 256
+"""A process looks for the size of its log file after so many lines."""
 LOG_REST_MIN_NS: Final = SECOND_NS
 """How long a repeated log line is held back; twice as long each time."""
 LOG_REST_MAX_NS: Final = 3600 * SECOND_NS
