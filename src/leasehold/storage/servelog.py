@@ -88,7 +88,7 @@ class ServeLog:
             if written < len(frame):
                 self._end_file()  # nothing may follow a torn frame
                 raise Refused(
-                    f"only {written} of {len(frame)} bytes of a serve record fit into {self._directory}",
+                    f"no space is left for the serve log {self._directory}: {written} of {len(frame)} bytes fit",
                     code=ErrorCode.DISK_FULL,
                     hint=_FREE,
                 )
