@@ -4,13 +4,19 @@ import asyncio
 
 import pytest
 
+from leasehold.core.data import reader
 from leasehold.core.data.hedging import HedgeLimits
 from leasehold.core.data.known import Known
 from leasehold.core.data.reader import reading_order
 from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import NodeId
-from leasehold.limits.clients import HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_MAX_NS, SCAN_BATCH_TIMEOUT_NS
+from leasehold.limits.clients import (
+    HEDGE_BYTES_PER_SECOND,
+    HEDGE_DELAY_MAX_NS,
+    SCAN_BATCH_TIMEOUT_NS,
+    SCAN_BYTES_PER_SECOND_MIN,
+)
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.rows import RowId
@@ -55,14 +61,20 @@ def is_resting(ground: Ground, node: SimulatedNode) -> bool:
     return ground.reader.client.known.is_resting(published.node, published.incarnation)
 
 
-def test_a_deadline_that_passes_after_some_rows_is_no_fault_of_the_replica() -> None:
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_deadline_that_passes_after_some_rows_is_no_fault_of_the_replica(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    """But if these were few, the other one goes on."""
+    monkeypatch.setattr(reader, "SCAN_BYTES_PER_SECOND_MIN", SCAN_BYTES_PER_SECOND_MIN if is_slow else 0)
+
     async def scenario(ground: Ground) -> None:
         _, first, other = await one_segment(ground)
         for node in (first, other):
             node.data.batch_delay_ns = lambda: BATCH_NS
         seen = asked(ground)
         assert sum((await ground.read()).values()) == ROWS
-        assert [node for node, _ in seen] == [first.published.node] * 2
+        assert [node for node, _ in seen] == [first.published.node, (other if is_slow else first).published.node]
         assert not is_resting(ground, first)
 
     simulate(scenario)
