@@ -80,14 +80,16 @@ def merge_rows(
     raise AssertionError("the last attempt returns or raises")
 
 
-def check_words(on: Sequence[str], when_matched: object, when_not_matched: object) -> None:
-    """Raises `BadSettings`."""
+def check_words(on: Sequence[str], when_matched: object, when_not_matched: object, *, also: str = "") -> None:
+    """Raises `BadSettings`; its hint names what may be written `also`."""
     if not on:
         raise BadSettings("a merge without keys", hint='write on=["id"]')
     if when_matched not in MATCHED:
-        raise BadSettings(f"when_matched is {when_matched!r}", hint=f"write one of {', '.join(MATCHED)}")
+        raise BadSettings(f"when_matched is {when_matched!r}", hint=f"write one of {', '.join(MATCHED)}{also}")
     if when_not_matched not in NOT_MATCHED:
-        raise BadSettings(f"when_not_matched is {when_not_matched!r}", hint=f"write one of {', '.join(NOT_MATCHED)}")
+        raise BadSettings(
+            f"when_not_matched is {when_not_matched!r}", hint=f"write one of {', '.join(NOT_MATCHED)}{also}"
+        )
 
 
 def _merge(cluster: "Cluster", facts: TableFacts, merging: "_Merge", where: tuple[Filter, ...]) -> Merged:
@@ -178,7 +180,7 @@ class _Given:
                     hint="name columns of whole numbers, texts, days or times",
                 )
         batches = [conform(one, self.fields) for one in rows.to_batches()]
-        self.rows = pa.Table.from_batches(batches, arrow_schema(self.fields)).combine_chunks()
+        self.rows = pa.Table.from_batches(batches, arrow_schema(self.fields))
         self.by_key = self._numbered(self.rows, _ROW)
         self._check_keys()
 
@@ -197,10 +199,6 @@ class _Given:
         keys = [rows.column(rows.schema.get_field_index(one.name)) for one in self.keys]
         numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
         return pa.table([*keys, numbers], names=[*(f"k{place}" for place in range(len(keys))), number])
-
-    def column(self, field: Field) -> pa.Array:
-        """The values of a column, in one piece."""
-        return self.rows.column(field.name).combine_chunks()
 
     def range(self) -> str | None:
         """The conditions that all rows fulfil whose keys occur; None if there are none."""
@@ -237,6 +235,12 @@ class _Merge:
         self._given = given
         self._when_matched: Matched = when_matched
         self._adds = when_not_matched == "insert"
+        self._new = [
+            (place, given.rows.column(one.name).combine_chunks())
+            for place, one in enumerate(facts.fields)
+            if one in given.fields and one not in given.keys
+        ]
+        """The columns that are updated, each with its place in the table."""
         self._is_matched = np.zeros(given.rows.num_rows, dtype=np.bool_)
         self.rows_matched = 0
         self.rows_added = 0
@@ -259,10 +263,8 @@ class _Merge:
 
     def _updated(self, batch: pa.RecordBatch, places: pa.Array, is_there: pa.Array) -> pa.RecordBatch:
         columns = list(batch.columns)
-        for place, field in enumerate(self._fields):
-            if field in self._given.fields and field not in self._given.keys:
-                new = self._given.column(field).take(places)
-                columns[place] = pc.call_function("replace_with_mask", [columns[place], is_there, new])
+        for place, new in self._new:
+            columns[place] = pc.call_function("replace_with_mask", [columns[place], is_there, new.take(places)])
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def added(self) -> Iterable[pa.RecordBatch]:

@@ -15,12 +15,11 @@ from pyspark.sql import functions as F
 from leasehold.client.cluster import Cluster
 from leasehold.client.columns import field_named
 from leasehold.client.merge import (
-    MATCHED,
-    NOT_MATCHED,
     Matched,
     NotMatched,
     ambiguous,
     between,
+    check_words,
     has_exact_values,
     has_range,
     merge_rows,
@@ -71,26 +70,13 @@ def merge(
     same keys, BAD_VALUE for a key that is NULL, CONFLICT if others change these rows again and again; and as `write`.
     """
     chosen = [on] if isinstance(on, str) else list(on)
-    _check_words(chosen, when_matched, when_not_matched)
+    words = ["ignore" if isinstance(one, Mapping) else one for one in (when_matched, when_not_matched)]
+    check_words(chosen, *words, also=", or {column: expression}")
     spark = frame.sparkSession
     with connected(spark, cluster, user, password) as connection:
         login = credentials(spark, connection.target, user, password)
         how = MergeHow(chosen, when_matched, when_not_matched)
         Merge(connection, connection.facts(name), how, login).run(frame)
-
-
-def _check_words(on: Sequence[str], when_matched: object, when_not_matched: object) -> None:
-    if not on:
-        raise BadSettings("a merge without keys", hint='write on=["id"]')
-    if not isinstance(when_matched, Mapping) and when_matched not in MATCHED:
-        raise BadSettings(
-            f"when_matched is {when_matched!r}", hint=f"write one of {', '.join(MATCHED)}, or {{column: expression}}"
-        )
-    if not isinstance(when_not_matched, Mapping) and when_not_matched not in NOT_MATCHED:
-        raise BadSettings(
-            f"when_not_matched is {when_not_matched!r}",
-            hint=f"write one of {', '.join(NOT_MATCHED)}, or {{column: expression}}",
-        )
 
 
 class MergeHow(NamedTuple):
@@ -112,10 +98,6 @@ class _Span(NamedTuple):
     least: str | None
     """As text; None if it has no range."""
     greatest: str | None
-
-    @property
-    def ends(self) -> tuple[Field, str | None, str | None]:
-        return self.field, self.least, self.greatest
 
 
 class Merge:
@@ -150,7 +132,8 @@ class Merge:
             rows, spans = self._spans(source)
             if not rows:
                 return
-            where = " AND ".join(part for one in spans if (part := between(*one.ends)) is not None) or None
+            ranges = (between(one.field, one.least, one.greatest) for one in spans)
+            where = " AND ".join(one for one in ranges if one is not None) or None
             if self._merged_alone(source, where):
                 return
             self._check(source, rows, spans)

@@ -17,7 +17,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.credentials import find_credentials
 from leasehold.client.locate import TARGET_DEFAULT
 from leasehold.client.not_written import aborted_on_error
-from leasehold.core.data.replacement import Overwrite, check_unaltered
+from leasehold.core.data.replacement import Overwrite
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import TableFacts
 from leasehold.spark.change_reader import LeaseholdChangesReader, with_labels
@@ -34,11 +34,9 @@ from leasehold.spark.options import (
     STREAMING,
     USER_OPTION,
     WRITING,
-    OverwriteOptions,
     are_changes,
     changes_asked,
     following,
-    overwriting,
     written_table,
 )
 from leasehold.spark.options import asked as asked_by
@@ -116,11 +114,9 @@ class LeaseholdSource(DataSource):
         Raises `Refused` with code ROWS_DO_NOT_FIT with every column that does not.
         """
         with readable(table := self._table(WRITING)), self._cluster() as cluster:
-            replaced = overwriting(self.options, overwrites=overwrite)
-            facts = self._fitting(cluster, table, schema)
-            if isinstance(replaced, Overwrite):
-                check_unaltered(replaced, facts)
-            begun = replaced.begin(cluster, facts.name) if isinstance(replaced, OverwriteOptions) else replaced
+            from leasehold.spark.begun_writes import begin_write  # noqa: PLC0415 - every worker imports this module
+
+            facts, begun = begin_write(cluster, table, schema, self.options, overwrites=overwrite)
             return self._opened(cluster, facts, begun, replaces=begun is not None)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LeaseholdStreamSink:  # noqa: N802 - Spark's name

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, DecimalType, DoubleType, IntegralType, NumericType
@@ -10,12 +10,11 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, IntegralType, N
 from leasehold.client.append import append_rows
 from leasehold.client.cluster import Cluster
 from leasehold.client.overwrite import replace_rows
-from leasehold.core.data.replacement import Isolation, Overwrite, check_unaltered
-from leasehold.core.words.messages import TableFacts
+from leasehold.core.data.replacement import Isolation
 from leasehold.core.words.records import Field
 from leasehold.errors import BadSettings, LeaseholdError
 from leasehold.limits.clients import APPEND_ATTEMPTS
-from leasehold.spark.evolution import fitting
+from leasehold.spark.begun_writes import BegunWrite, begin_write
 from leasehold.spark.options import (
     BY_OPTION,
     CLUSTER_OPTION,
@@ -23,8 +22,6 @@ from leasehold.spark.options import (
     MERGE_SCHEMA_OPTION,
     OVERWRITE_MODE_OPTION,
     REPLACE_WHERE_OPTION,
-    OverwriteOptions,
-    overwriting,
 )
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.sink import say_short
@@ -81,38 +78,27 @@ def write_frame(connection: Cluster, frame: DataFrame, name: str, mode: Mode, op
     if begun is not None:
         with spooled(frame) as spool:
             if spool is not None:
-                begun.write(connection, spool)
+                _send(connection, begun, spool)
                 return
     frame.write.format(FORMAT).options(**options).mode(mode).save(name)
 
 
-class _Begun(NamedTuple):
-    """A write whose rows are not made yet."""
-
-    facts: TableFacts
-    """The table, with the columns that the rows go to."""
-    replaced: Overwrite | None
-
-    def write(self, connection: Cluster, spool: Spool) -> None:
-        if self.replaced is None:
-            short = append_rows(connection, self.facts, spool.rows, APPEND_ATTEMPTS).segments_short
-        else:
-            short = replace_rows(connection, self.facts, spool.rows(), self.replaced).segments_short
-        say_short(self.facts.name, short)
-
-
-def _begun(connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> _Begun | None:
+def _begun(
+    connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]
+) -> BegunWrite | None:
     """None if it is refused, which the source says."""
     try:
-        facts = fitting(connection, name, frame.schema, options)
-        replaced = overwriting(options, overwrites=mode == "overwrite")
-        if isinstance(replaced, OverwriteOptions):
-            replaced = replaced.begin(connection, facts.name)
-        if replaced is not None:
-            check_unaltered(replaced, facts)
+        return begin_write(connection, name, frame.schema, options, overwrites=mode == "overwrite")
     except LeaseholdError:
         return None
-    return _Begun(facts, replaced)
+
+
+def _send(connection: Cluster, begun: BegunWrite, spool: Spool) -> None:
+    if begun.replaced is None:
+        short = append_rows(connection, begun.facts, spool.rows, APPEND_ATTEMPTS).segments_short
+    else:
+        short = replace_rows(connection, begun.facts, spool.rows(), begun.replaced).segments_short
+    say_short(begun.facts.name, short)
 
 
 def with_types(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:

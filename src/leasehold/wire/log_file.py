@@ -1,7 +1,7 @@
 """A log file that stays bounded: the process that adds to it takes its oldest lines away.
 
-Whoever has a login can make a process log a line for each statement. Nobody else knows this file: `leasehold up` and
-the shell open it for the process, which has it as stderr. A journal or a pipe is bounded by who reads it.
+Whoever has a login can make a process log a line for each statement. The file is stderr of the process: `leasehold up`
+or a shell has opened it, and nothing else looks after it. A journal or a pipe is bounded by its reader.
 """
 
 import fcntl

@@ -178,6 +178,14 @@ def test_what_does_not_fit_is_refused_before_a_row_is_made(
     assert spools == []
 
 
+def test_options_that_do_not_go_together_alter_no_table(spark: SparkSession, cluster: Cluster, spools: Spools) -> None:
+    cluster.sql("CREATE TABLE e2e.spooled_unaltered (id BIGINT)")
+    with pytest.raises(PySparkException, match="BAD_SETTINGS"):
+        write(spark.range(3).selectExpr("id", "1 AS n"), "e2e.spooled_unaltered", where="id = 1", merge_schema=True)
+    assert [one.name for one in cluster.facts("e2e.spooled_unaltered").fields] == ["id"]
+    assert spools == []
+
+
 def test_a_number_that_does_not_fit_fails_the_write(spark: SparkSession, cluster: Cluster, spools: Spools) -> None:
     cluster.sql("CREATE TABLE e2e.spooled_small (id INT NOT NULL)")
     with refused("ROWS_DO_NOT_FIT"):
