@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from leasehold.errors import LeaseholdError
 from leasehold.spark import attach, last_plan, session, sql, table, view, write
@@ -50,6 +51,17 @@ def in_a_thread(call: Callable[[], object]) -> None:
     assert done, "the thread failed"
 
 
+def started(writer: DataStreamWriter, attempts: int = 10) -> StreamingQuery:
+    """Starts a query, again where Spark Connect gave up on its worker: it waits 10 s, which a busy machine may need."""
+    for _ in range(attempts - 1):
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+    return writer.start()
+
+
 def batches(spark: SparkSession, name: str) -> int:
     """Writes batches of a stream; how many rows they had."""
     written: list[int] = []
@@ -57,7 +69,8 @@ def batches(spark: SparkSession, name: str) -> int:
     def each(frame: DataFrame, number: int) -> None:
         write(frame.selectExpr("1000 + value AS a"), name)
 
-    query = spark.readStream.format("rate").option("rowsPerSecond", 5).load().writeStream.foreachBatch(each).start()
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    query = started(rows.writeStream.foreachBatch(each))
     while not written or written[-1] < BATCHES:
         assert query.isActive, query.exception()
         sleep_ns(50_000_000)
