@@ -1,5 +1,6 @@
 """Compaction with real processes: by nodes themselves, and for a client while nodes are killed and stopped."""
 
+import datetime
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -87,3 +88,19 @@ def test_a_compaction_is_no_conflict_for_a_write_that_replaces_rows(root: Cluste
     done = root.table("db.t").overwrite(pa.RecordBatchReader.from_batches(schema, new_rows()), where="k < 10")
     assert (done.rows, done.rows_kept) == (1, SMALL_SEGMENTS_MIN - 10)
     assert rows(root) == [3, *range(10, SMALL_SEGMENTS_MIN)]
+
+
+def test_rows_with_a_time_are_sorted_by_it(root: Cluster) -> None:
+    root.sql("CREATE TABLE db.timed (k BIGINT, day DATE) TBLPROPERTIES ('time_column' = 'day')")
+    try:
+        for number in range(SMALL_SEGMENTS_MIN):
+            days = [datetime.date(2026, 1, 1) + datetime.timedelta(days=(number * 7 + one) % 31) for one in range(20)]
+            root.table("db.timed").append(pa.table({"k": range(20), "day": [*days[:-1], None]}))
+        before = root.table("db.timed").scan().read_all().to_pylist()
+        assert root.compact("db.timed").segments_replaced == SMALL_SEGMENTS_MIN
+        after = root.table("db.timed").scan().read_all()
+        days = after["day"].to_pylist()
+        assert days == [*sorted(filter(None, days)), *[None] * SMALL_SEGMENTS_MIN]
+        assert sorted(map(str, after.to_pylist())) == sorted(map(str, before))
+    finally:
+        root.sql("DROP TABLE db.timed")

@@ -52,7 +52,7 @@ from leasehold.testing.hosts import Host
 from leasehold.testing.links import MemoryLinks
 from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.rows import batch_message, bytes_message, named_rows
-from leasehold.testing.segments import MemorySegments, OnReleased
+from leasehold.testing.segments import MemorySegments, OnReleased, ReversedRows
 from leasehold.testing.steps import TaskRuntime
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.write_news import Wrote
@@ -200,7 +200,7 @@ class DataService:
         published.on_view, published.on_surrender = self._local.viewed, self._local.end_all
         self._fetches = Fetches(requests, segments, manifest)
         self._appends = Appends(requests, disk, RowEncoder, Peers(runtime, SimulatedPeers(node.host)))
-        self._compactions = Compactions(requests, self._scans, self._appends)
+        self._compactions = Compactions(requests, self._scans, self._appends, ReversedRows)
 
     async def call(self, request: Message) -> Message:
         """How this node sees itself, as the action `health` answers, or a local open."""

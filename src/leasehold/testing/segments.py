@@ -1,6 +1,6 @@
 """The finished segment files of a simulated node, as the steps of scans and copies read them."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.catalog.catalog import Catalog
@@ -99,3 +99,23 @@ class MemorySegments:
 
     async def _pass(self) -> None:
         await self._clock.sleep_until(self._clock.now_ns() + self._pace.batch_delay_ns())
+
+
+class ReversedRows:
+    """Implements `core.data.compactions.SortsRows`: two batches at a time, since rows have no time here."""
+
+    def __init__(self, column: int) -> None:
+        del column
+        self._held: list[RowId] = []
+        self._batches = 0
+
+    def add(self, batch: Part) -> Iterator[Part]:
+        self._held.extend(batch.rows)
+        self._batches += 1
+        if self._batches % 2 == 0:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Part]:
+        rows, self._held = self._held, []
+        if rows:
+            yield Part(tuple(reversed(rows)))

@@ -5,13 +5,16 @@ of `core/data/scans.py` and `core/data/appends.py`, with their guards, rights, a
 are left out, by the view of each batch. That view is as new as the plan at least, since the transaction was opened
 after it. What is hidden later makes the commit refuse (`core/replicas/rewrite.py`).
 
+Rows of a table with a time column are sorted by it, as many as fit into SORTED_BYTES at a time. So a row group is of a
+short time, and who asks for a range of time passes over the others.
+
 The work runs beside the stream that answers, which tells that rows go on to come: a node that hangs says nothing. It
 ends with its client.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Generic, NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, Protocol, TypeAlias
 
 from leasehold.core.access.rights import user_of
 from leasehold.core.catalog.catalog import live_fields
@@ -34,10 +37,25 @@ from leasehold.ids import BucketNumber, Generation, SegmentId
 from leasehold.limits.upkeep import COMPACT_TOLD_NS, COMPACTED_BYTES, COMPACTIONS_MAX
 
 
-class Compactions(Generic[B]):
-    """Serves compact tickets."""
+class SortsRows(Protocol[B]):
+    """Holds rows, and gives them back sorted by one column, a part of them at a time."""
 
-    def __init__(self, requests: Requests, scans: Scans[B], appends: Appends[B]) -> None:
+    def add(self, batch: B) -> Iterable[B]:
+        """Holds these rows too; gives back what it holds if that is much."""
+        ...
+
+    def rest(self) -> Iterable[B]:
+        """Gives back what it holds."""
+        ...
+
+
+class Compactions(Generic[B]):
+    """Serves compact tickets. `sorting` makes what sorts rows by the column at a place."""
+
+    def __init__(
+        self, requests: Requests, scans: Scans[B], appends: Appends[B], sorting: Callable[[int], SortsRows[B]]
+    ) -> None:
+        self._sorting = sorting
         self._requests = requests
         self._runtime = requests.runtime
         self._scans = scans
@@ -51,7 +69,7 @@ class Compactions(Generic[B]):
         if not ticket.joined or len({segment for segment, _ in ticket.joined}) < len(ticket.joined):
             text = "the ticket names no segment, or one twice"
             raise Refused(text, code=ErrorCode.BAD_TICKET, hint="upgrade the client")
-        work = _Work(ticket, self._requests, self._scans, self._appends, self._slots)
+        work = _Work(ticket, self._requests, self._scans, self._appends, self._slots, self._sorting)
         self._runtime.start(work.run(), name="compaction")
         try:
             while True:
@@ -67,7 +85,7 @@ class Compactions(Generic[B]):
 
     async def compact_by_itself(self, ticket: CompactTicket) -> StagedSegment:
         """The new segment of a bucket that this node was told to compact (`core/data/auto_compaction.py`)."""
-        work = _Work(ticket, self._requests, self._scans, self._appends, self._slots, by_itself=True)
+        work = _Work(ticket, self._requests, self._scans, self._appends, self._slots, self._sorting, by_itself=True)
         return await work.done()
 
 
@@ -81,6 +99,7 @@ class _Work(Generic[B]):
         scans: Scans[B],
         appends: Appends[B],
         slots: Slots,
+        sorting: Callable[[int], SortsRows[B]],
         *,
         by_itself: bool = False,
     ) -> None:
@@ -93,6 +112,8 @@ class _Work(Generic[B]):
         self._requests = requests
         self._changed = requests.runtime.condition()
         self._fields: tuple[Field, ...] = ()
+        self._sorting = sorting
+        self._time_place: int | None = None
         self._rows = self._told_rows = 0
         self._ended: StagedSegment | Exception | None = None
 
@@ -131,9 +152,22 @@ class _Work(Generic[B]):
     def fields(self, table: TableRecord) -> tuple[Field, ...]:
         """All columns in use."""
         self._fields = live_fields(table)
+        places = (place for place, one in enumerate(self._fields) if one.id == table.time_column)
+        self._time_place = next(places, None)
         return self._fields
 
     async def pieces(self) -> AsyncGenerator[B | RowsEnd]:
+        """All rows, by time if they have one."""
+        held = None if self._time_place is None else self._sorting(self._time_place)
+        async with aclosing(self._old_rows()) as batches:
+            async for batch in batches:
+                for one in (batch,) if held is None else held.add(batch):
+                    yield one
+        for one in () if held is None else held.rest():
+            yield one
+        yield RowsEnd(rows=self._rows)
+
+    async def _old_rows(self) -> AsyncGenerator[B]:
         """The rows of one old segment after the other."""
         for segment, sha256 in self._ticket.joined:
             ticket = _read_ticket(self._ticket, segment, sha256, self._fields)
@@ -145,7 +179,6 @@ class _Work(Generic[B]):
                     self._rows += batch.num_rows
                     if batch.num_rows:
                         yield batch
-        yield RowsEnd(rows=self._rows)
 
 
 class OldSegment(NamedTuple):

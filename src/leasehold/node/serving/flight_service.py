@@ -37,6 +37,7 @@ from leasehold.storage.local_links import LocalLinks
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.servelog import ServeLog
+from leasehold.storage.sorted_rows import SortedRows
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, LOCAL, bytes_batch, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
@@ -101,7 +102,7 @@ class NodeFlight:
             writes_max=limits.writes_max,
             forward_limits=limits.forward,
         )
-        self._compactions = Compactions(requests, self._scans, self._appends)
+        self._compactions = Compactions(requests, self._scans, self._appends, SortedRows)
         self._fetches = Fetches(requests, local, manifest)
         self._scrubs = Scrubs(requests, manifest, files, published)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault, tls=tls)
