@@ -149,12 +149,14 @@ def delta_merge(path: str, rows: pa.Table) -> None:
 def small_commits(ground: Ground) -> None:
     size = ground.size
     name, once, path = ground.table("small"), ground.table("once"), str(ground.fresh("small"))
+    by_itself = ground.table("by_itself")
+    ground.cluster.sql(f"ALTER TABLE {by_itself} SET TBLPROPERTIES ('compact' = 'auto')")
     total = size.commits * size.commit_rows
     whole: pa.Table = readings(ground.spark, 0, total, total).toArrow()
     parts = [whole.slice(begin, size.commit_rows) for begin in range(0, total, size.commit_rows)]
     ground.cluster.table(once).append(whole)
 
-    def ours() -> None:
+    def ours(name: str) -> None:
         table = ground.cluster.table(name)
         for part in parts:
             table.append(part)
@@ -163,7 +165,7 @@ def small_commits(ground: Ground) -> None:
         for part in parts:
             write_deltalake(path, part, mode="append")
 
-    ground.measure("small commits", LEASEHOLD, ours)
+    ground.measure("small commits", LEASEHOLD, lambda: ours(name))
     ground.measure("small commits", DELTA, theirs)
 
     def scan(table: str) -> Callable[[], object]:
@@ -173,6 +175,8 @@ def small_commits(ground: Ground) -> None:
     ground.measure("scan of small commits", LEASEHOLD, scan(name))
     ground.cluster.compact(name)
     ground.measure("scan after compaction", LEASEHOLD, scan(name))
+    ground.measure("small commits, compacting", LEASEHOLD, lambda: ours(by_itself))
+    ground.measure("scan, compacting", LEASEHOLD, scan(by_itself))
 
 
 def compaction(ground: Ground) -> None:
@@ -262,6 +266,14 @@ def figures(ground: Ground) -> Generator[Figure]:
     one = taken["scan of one commit"][LEASEHOLD]
     yield from beside(f"scan after {commits}", taken["scan of small commits"][LEASEHOLD], "one commit", one, 0.5)
     yield from beside("the same, compacted", taken["scan after compaction"][LEASEHOLD], "one commit", one, 0.95)
+    yield from beside(
+        f"{commits}, 'compact' = 'auto'",
+        taken["small commits, compacting"][LEASEHOLD],
+        DELTA,
+        taken["small commits"][DELTA],
+        None,
+    )
+    yield from beside("scan directly after them", taken["scan, compacting"][LEASEHOLD], "one commit", one, None)
     joined = f"compaction of {size.table_rows:,} rows in 32 files for each bucket"
     yield from beside(joined, taken["compaction"][LEASEHOLD], NATIVE, taken["compaction"][NATIVE], 0.7)
     streamed = f"stream of {size.table_rows:,} rows to a table"
