@@ -212,7 +212,6 @@ class SegmentFile:
             os.close(fd)
             self._into_place()
             sync_folder(self.path.parent)
-            sync_folder(self._staged.parent)
 
     def discard(self) -> None:
         """Removes what was written. Idempotent, and without effect on a finished segment."""

@@ -34,6 +34,8 @@ def test_the_file_is_synced_before_it_is_renamed_and_the_folders_after(
     folder = file.path.parent.stat().st_ino
     assert [(renamed, size) for inode, renamed, size in synced if inode == finished] == [(False, 4)]
     assert [renamed for inode, renamed, _ in synced if inode == folder][-1:] == [True]
+    staging = (tmp_path / "node" / "staging").stat().st_ino
+    assert staging not in {inode for inode, _, _ in synced}, "a name that is left there goes at the next start"
 
 
 def test_what_has_a_folder_s_name_and_is_none_holds_no_start_up(tmp_path: Path) -> None:
