@@ -5,7 +5,6 @@ files of the nodes. A ratio is the time of Spark's own reader divided by ours, s
 question of all readers, one directly after the other.
 """
 
-import datetime as dt
 import os
 import shutil
 from collections.abc import Callable, Generator
@@ -20,15 +19,13 @@ from pyspark.sql import functions as F
 import leasehold.spark
 from bench.ddl import NODES, SMALLEST_NODES, cluster_of
 from bench.figures import Figure, Table, median, quantile, ratios, spread, timed_ms
+from bench.readings import COLUMNS, readings
 from bench.spark import KINDS, WALL, cost_ms, leasehold_write, spark_session
 from leasehold.client.cluster import Cluster
 from leasehold.local.processes import LocalCluster
 
 ROWS = 10_000_000
-COLUMNS = "reading BIGINT, tag STRING, measure DOUBLE, level INT, station STRING, at TIMESTAMP"
 BUCKETS = 4
-YEAR_BEGIN = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
-YEAR_US = 365 * 86_400_000_000
 DAY = "at >= TIMESTAMP '2025-06-15 00:00:00Z' AND at < TIMESTAMP '2025-06-16 00:00:00Z'"
 WHOLE, DAILY, MANY = "whole", "daily", "many"
 """The tables: of one append, of an append for each day, and of very many segments."""
@@ -156,19 +153,6 @@ class Ground:
 
     def _readings(self, begin: int, end: int) -> Any:
         return readings(self._spark, begin, end, self._size.rows)
-
-
-def readings(spark: SparkSession, begin: int, end: int, of: int) -> Any:
-    """Some of the rows of a year, in order of time."""
-    at_us = F.lit(int(YEAR_BEGIN.timestamp()) * 1_000_000) + (F.col("id") * (YEAR_US // of))
-    return spark.range(begin, end).select(
-        F.col("id").alias("reading"),
-        F.concat(F.lit("sensor-"), (F.col("id") % 1000).cast("string")).alias("tag"),
-        F.sin(F.col("id")).alias("measure"),
-        (F.hash("id") % 100).alias("level"),
-        F.concat(F.lit("station-"), F.pmod(F.hash("id"), F.lit(50)).cast("string")).alias("station"),
-        F.timestamp_micros(at_us).alias("at"),
-    )
 
 
 @contextmanager

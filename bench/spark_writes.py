@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 import leasehold.spark
 from bench.ddl import NODES, SMALLEST_NODES, cluster_of
 from bench.figures import Figure, Table, median, ratios, spread
+from bench.readings import COLUMNS, readings
 from bench.spark import KINDS, WALL, cost_ms, spark_session
-from bench.spark_reads import COLUMNS, consume, readings
+from bench.spark_reads import consume
 from leasehold.client.cluster import Cluster
 from leasehold.local.processes import LocalCluster
 

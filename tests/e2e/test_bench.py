@@ -15,7 +15,7 @@ from bench.threads import ThreadFailed, Threads
 from tests.few import few
 
 ROOT = Path(__file__).parents[2]
-SPARK = ("spark", "reads", "writes", "commits", "fences")
+SPARK = ("spark", "reads", "writes", "commits", "peers", "fences")
 """Tested in tests/e2e/spark."""
 LARGE = ("attacks", "ddl", "recovery", "repairs", "kills", "outages", "coordinators", "log")
 """Several clusters each, which tests of their own break and mend in `make test`."""

@@ -8,7 +8,7 @@ import pytest
 from bench.results import kept
 
 ROOT = Path(__file__).parents[3]
-PARTS = ("spark", "reads", "writes", "commits", "fences")
+PARTS = ("spark", "reads", "writes", "commits", "peers", "fences")
 
 
 @pytest.mark.long  # three more sessions of Spark; its other parts run in `make test`
