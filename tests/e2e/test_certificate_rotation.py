@@ -5,64 +5,22 @@ No call fails, and no node stops serving.
 
 import re
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from leasehold.client.cluster import Cluster
 from leasehold.local.process import Process
-from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
-from tests.e2e.several_coordinators import PAUSE_NS
+from tests.e2e.load import Load
 from tests.e2e.waiting import wait_until
 
+COPIES = "ALTER TABLE d.t SET TBLPROPERTIES ('replication' = '{}')"
+"""Has the nodes copy rows to each other."""
 READ = "new connections use a certificate"
 PROVES = "proving by the cluster key"
 SERVES = "serving from revision"
-
-
-class Load:
-    """Calls of one client, again and again; a context manager that raises what failed."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._failed: BaseException | None = None
-        self.rows = 0
-        self.rounds = 0
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        if self._failed is not None:
-            raise self._failed
-
-    def goes_on(self) -> bool:
-        """Whether it has made a whole round since the last call of this."""
-        before = self.rounds
-        wait_until(lambda: self.rounds >= before + 2 or self._failed is not None)
-        return self._failed is None
-
-    def _run(self) -> None:
-        try:
-            while not self._over.is_set():
-                self._cluster.table("d.t").append(pa.table({"a": [self.rows]}))
-                self.rows += 1
-                assert self._cluster.table("d.t").scan().read_all().num_rows == self.rows
-                self._cluster.sql(f"ALTER TABLE d.t SET TBLPROPERTIES ('replication' = '{1 + self.rounds % 2}')")
-                self.rounds += 1
-                sleep_ns(PAUSE_NS)
-        except BaseException as error:  # noqa: BLE001 - it is raised again by whoever waits for this
-            self._failed = error
 
 
 def logged(running: RunningCluster, what: str) -> dict[str, int]:
@@ -91,7 +49,7 @@ def test_certificates_and_their_authority_are_replaced_under_load(running: Runni
     bundles = [one.parent for one in tls.glob("*/identity.pem")]
     assert len(bundles) == 4  # of two nodes, a coordinator and a client
 
-    with running.connect() as cluster, Load(cluster) as load:
+    with running.connect() as cluster, Load(cluster, lambda number: COPIES.format(1 + number % 2)) as load:
         steps = (
             ("renew", tls / "authority", "BUNDLE"),
             ("trust", "BUNDLE", after / "ca.pem"),
@@ -113,7 +71,7 @@ def test_the_cluster_key_is_replaced_under_load(running: RunningCluster, tmp_pat
     file, following = running.directory / "cluster.key", tmp_path / "next.key"
     assert leasehold("cluster-key", str(following)).code == 0
     old, new = file.read_text().strip(), following.read_text().strip()
-    with running.connect() as cluster, Load(cluster) as load:
+    with running.connect() as cluster, Load(cluster, lambda number: COPIES.format(1 + number % 2)) as load:
         for number, keys in enumerate(([old, new], [new, old], [new]), 1):
             scratch = running.directory / "new.key"
             scratch.touch(0o600)

@@ -11,6 +11,7 @@ from leasehold.client.locate import COORDINATOR, read_cluster_file
 from leasehold.errors import LeaseholdError
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
+from tests.e2e.load import Load
 from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -70,6 +71,24 @@ def test_a_client_whose_certificate_is_revoked_is_refused_everywhere(running: Ru
         assert [row[0] for row in owner.sql("SHOW REVOKED CERTIFICATES").rows] == [serial(eve)]
         owner.sql(revocation(running, eve).replace("REVOKE", "UNREVOKE"))
         assert rows(hers) == ROWS
+
+
+def test_a_client_that_asks_for_a_proof_reads_that_its_certificate_is_revoked(
+    running: RunningCluster, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    assert leasehold("ca", "issue", str(authority(running)), "--client", "other", "--to", str(other)).code == 0
+    with connect(address(running), tls=other) as helper:
+        statement = revocation(running, running.directory / "tls" / "client")
+        helper.sql(statement)
+        try:
+            with running.connect() as mine, pytest.raises(LeaseholdError) as caught:
+                mine.sql("SHOW NODES")
+            assert caught.value.code == "CERTIFICATE_REVOKED"
+        finally:
+            helper.sql(statement.replace("REVOKE", "UNREVOKE"))
+    with running.connect() as mine:
+        assert rows(mine) == ROWS
 
 
 def test_the_book_of_an_authority_knows_what_it_has_issued(running: RunningCluster) -> None:
@@ -134,6 +153,21 @@ def test_a_removed_node_comes_back_as_another_with_a_new_certificate_alone(tmp_p
         assert serial(bundle) != old
         with small.connect() as cluster:
             assert [(node.id, node.name) for node in cluster.status().nodes] == [(1, "node-1"), (3, "node-2")]
+
+
+def test_nodes_that_are_removed_and_revoked_under_load_cost_no_call(tmp_path: Path) -> None:
+    with RunningCluster.start(tmp_path / "cluster", nodes=4, tls=True) as small, small.connect() as cluster:
+        cluster.sql("CREATE DATABASE d")
+        cluster.sql("CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 8 BUCKETS")
+        with small.connect() as other, Load(other, "ALTER TABLE d.t SET TBLPROPERTIES ('round' = '{}')".format) as load:
+            assert load.goes_on()
+            assert leasehold("node", "remove", "node-4", directory=small.directory).code == 0
+            wait_until(lambda: small.local.node("node-4").running() is None)
+            assert load.goes_on()
+            cluster.sql(revocation(small, small.directory / "tls" / "node-3"))
+            small.local.node("node-3").wait_until_gone()
+            assert load.goes_on()
+        assert cluster.table("d.t").scan().read_all().num_rows == load.rows
 
 
 def test_a_cluster_with_tls_is_recovered_with_what_was_revoked(tmp_path: Path) -> None:

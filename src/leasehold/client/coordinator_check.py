@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from leasehold.client.locate import KEY_FILE, read_cluster_file
 from leasehold.core.membership.proofs import Challenge, derive_keys
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite
 from leasehold.ids import Nonce
 from leasehold.wire import cluster_key
@@ -21,7 +22,8 @@ from leasehold.wire.entropy import SystemEntropy
 CoordinatorCheck: TypeAlias = Callable[[BlockingConnection, int], None]
 """Asks the process at the other end of a connection for a proof, within a timeout in nanoseconds.
 
-Raises `Refused` (COORDINATOR_UNPROVEN), `BadSettings` for a damaged key, and what `BlockingConnection.call` raises.
+Raises `Refused` (COORDINATOR_UNPROVEN), `Forbidden` (CERTIFICATE_REVOKED), `BadSettings` for a damaged key, and what
+`BlockingConnection.call` raises.
 """
 
 
@@ -43,6 +45,8 @@ def check_of(target: str | Path, address: str) -> CoordinatorCheck | None:
         try:
             answer = connection.call(challenge.request, timeout_ns)
         except Definite as error:
+            if error.code == ErrorCode.CERTIFICATE_REVOKED:
+                raise  # it is this client's, and nothing secret was sent
             raise challenge.refusal(error) from error
         challenge.check(answer)
 

@@ -1,6 +1,6 @@
 """Writes that leave a file at each place that they pass, and wait at one of them until a fault has happened.
 
-Rows that go by way of files pass the places from `opened` on in the driver.
+Rows that go by way of files pass the places from `opened` on in the driver, and so do those that it merges alone.
 
 | place      | it is passed                                                                  |
 | ---------- | ----------------------------------------------------------------------------- |
@@ -34,7 +34,7 @@ from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.records import TransactionState
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import TransactionId
-from leasehold.spark import spool, write, writes
+from leasehold.spark import merge, merges, spool, write, writes
 from leasehold.spark.sink import LeaseholdSink, StagedByTask
 from leasehold.spark.source import LeaseholdSource
 from leasehold.wire.clock import sleep_ns
@@ -144,14 +144,17 @@ def held_write(
     files: bool,
     tasks: int = 2,
 ) -> Told:
-    """Writes new rows of the fifteenth, or puts them in place of those that there are, by way of `files` or not."""
+    """Writes new rows of the fifteenth, puts them in place of those that there are, or merges them by id: by way of
+    `files` or not, a merge by the driver alone or not."""
     spark.dataSource.register(places.source())
     with pytest.MonkeyPatch.context() as patch:
         passes = places.passing()
         if files:
             hold_driver(patch, passes)
         patch.setattr(writes, "FORMAT", "held")
-        patch.setattr(spool, "SPOOL_BYTES_MIN", 0 if files else 2**63)
+        patch.setattr(spool, "SPOOL_BYTES_MIN", 0 if files and mode != "merge" else 2**63)
+        if not files:
+            patch.setattr(merges, "MERGE_ALONE_BYTES_MAX", -1)
         passes("begun")
         told = written(places.frame(spark, new, tasks), name, mode, cluster)
         passes("ended", told.outcome)
@@ -200,9 +203,12 @@ def hold_driver(patch: pytest.MonkeyPatch, passes: Callable[..., None]) -> None:
 
 
 def written(frame: DataFrame, name: str, mode: Mode, cluster: Path | None = None) -> Told:
-    """What `write` says to a frame for the fifteenth."""
+    """What `write` or `merge` says to a frame for the fifteenth."""
     try:
-        write(frame, name, mode, where=FIFTEENTH if mode == "overwrite" else None, cluster=cluster)
+        if mode == "merge":
+            merge(frame, name, on=["id"], cluster=cluster)
+        else:
+            write(frame, name, mode, where=FIFTEENTH if mode == "overwrite" else None, cluster=cluster)
     except LeaseholdError as error:
         kind = "refused" if isinstance(error, Definite) else "unknown"
         return Told(kind, f"leasehold.errors.{type(error).__name__}: {error.text} [{error.code}]")

@@ -11,7 +11,7 @@ from leasehold.ids import ObjectId
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import files_below, wait_until
 
-Mode = Literal["append", "overwrite"]
+Mode = Literal["append", "overwrite", "merge"]
 Row = tuple[object, ...]
 
 DAYS = [dt.date(2013, 6, day) for day in (13, 14, 15)]
@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
 
 class ReplacedDay:
-    """A table with old rows in three files per bucket, which stands for all that a write may add or replace."""
+    """A table with old rows in three files per bucket, which stands for all that a write may add, replace or merge."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster = cluster
@@ -47,8 +47,13 @@ class ReplacedDay:
         self._segments = self._planned()
 
     def after(self, mode: Mode, new: range) -> list[Row]:
-        """What the table has once the write is there; an overwrite is of the fifteenth."""
-        kept = [row for row in self.before if mode == "append" or row[1] != DAYS[2]]
+        """What the table has once the write is there; an overwrite is of the fifteenth, a merge goes by id."""
+        stays = {
+            "append": lambda row: True,
+            "overwrite": lambda row: row[1] != DAYS[2],
+            "merge": lambda row: row[0] not in new,
+        }[mode]
+        kept = [row for row in self.before if stays(row)]
         return sorted([*kept, *((one, DAYS[2], one + TWIN_FROM) for one in new)], key=repr)
 
     def found(self) -> list[Row]:

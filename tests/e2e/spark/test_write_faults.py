@@ -21,7 +21,7 @@ from tests.e2e.command import leasehold
 from tests.e2e.several_coordinators import present_leader
 from tests.e2e.spark.held_writes import ACKNOWLEDGED, FIRST, Places, code, end, held_write, written
 from tests.e2e.spark.holding import once
-from tests.e2e.spark.replaced_days import DAYS, FIFTEENTH, FRAME, NEW_FROM, Mode, ReplacedDay, Told, rows
+from tests.e2e.spark.replaced_days import DAYS, FIFTEENTH, FRAME, NEW_FROM, OLD_ROWS, Mode, ReplacedDay, Told, rows
 from tests.e2e.spark.spark_processes import SparkProcesses, start_master
 from tests.e2e.spark.write_job import Driver, Write
 from tests.e2e.waiting import wait_until
@@ -31,7 +31,7 @@ from tests.few import few
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 SEEDS = range(20)
-MODES: tuple[Mode, ...] = ("append", "overwrite")
+MODES: tuple[Mode, ...] = ("merge", "append", "overwrite")
 HOLDS = ("rows", "staged", "committing")
 """Places at which a write waits for a fault."""
 
@@ -47,8 +47,9 @@ class Drawn(NamedTuple):
     @classmethod
     def by(cls, seed: int) -> "Drawn":
         drawn = random.Random(seed)
-        new = range(NEW_FROM, NEW_FROM + drawn.choice((20, 300, 5_000)))
-        return cls(drawn, MODES[seed % 2], new, seed // 2 % 2 == 0)
+        mode = MODES[seed % len(MODES)]
+        begin = OLD_ROWS // 2 if mode == "merge" else NEW_FROM
+        return cls(drawn, mode, range(begin, begin + drawn.choice((20, 300, 5_000))), seed // len(MODES) % 2 == 0)
 
 
 def asked(day: ReplacedDay, drawn: Drawn, places: Places, *, files: bool, tasks: int) -> Write:
