@@ -73,24 +73,6 @@ def test_a_client_whose_certificate_is_revoked_is_refused_everywhere(running: Ru
         assert rows(hers) == ROWS
 
 
-def test_a_client_that_asks_for_a_proof_reads_that_its_certificate_is_revoked(
-    running: RunningCluster, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    assert leasehold("ca", "issue", str(authority(running)), "--client", "other", "--to", str(other)).code == 0
-    with connect(address(running), tls=other) as helper:
-        statement = revocation(running, running.directory / "tls" / "client")
-        helper.sql(statement)
-        try:
-            with running.connect() as mine, pytest.raises(LeaseholdError) as caught:
-                mine.sql("SHOW NODES")
-            assert caught.value.code == "CERTIFICATE_REVOKED"
-        finally:
-            helper.sql(statement.replace("REVOKE", "UNREVOKE"))
-    with running.connect() as mine:
-        assert rows(mine) == ROWS
-
-
 def test_the_book_of_an_authority_knows_what_it_has_issued(running: RunningCluster) -> None:
     told = leasehold("ca", "revoke", str(authority(running)), serial(running.directory / "tls" / "node-1"))
     assert "node node-1" in told.out
