@@ -34,7 +34,7 @@ SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 """Arrow data that the encoders of a node hold together before one of them writes a row group with fewer rows than
 ROW_GROUP_ROWS."""
-SORTED_BYTES: Final = 64 * 1024 * 1024
+SORTED_BYTES: Final = 32 * 1024 * 1024
 """Rows that a compaction sorts at once."""
 ROW_GROUP_BYTES_MIN: Final = 1024 * 1024
 """No encoder writes a smaller row group before its last one, however much the others hold."""

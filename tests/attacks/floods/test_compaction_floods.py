@@ -24,10 +24,14 @@ SEGMENTS = 4
 
 @pytest.fixture(scope="module")
 def small_segments(ground: Ground) -> None:
-    """Of long strings that are all the same: some 32 MiB each once they are decoded."""
-    rows = pa.table({"a": range(VALUES), "b": ["r" * VALUE_BYTES] * VALUES})
+    """Of long strings that are all the same: some 32 MiB each once they are decoded. Their rows are sorted."""
+    days = pa.array([one % 7 for one in range(VALUES)], pa.int32()).cast(pa.date32())
+    rows = pa.table({"a": range(VALUES), "b": ["r" * VALUE_BYTES] * VALUES, "day": days})
     with ground.connect(ROOT) as root:
-        root.sql(f"CREATE TABLE IF NOT EXISTS {JOINED} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 1 BUCKETS")
+        root.sql(
+            f"CREATE TABLE IF NOT EXISTS {JOINED} (a BIGINT, b STRING, day DATE) CLUSTERED BY (a) INTO 1 BUCKETS"
+            " TBLPROPERTIES ('time_column' = 'day')"
+        )
         for right in ("SELECT", "INSERT"):
             root.sql(f"GRANT {right} ON TABLE {JOINED} TO {WRITER[0]}")
         for _ in range(SEGMENTS):

@@ -112,6 +112,7 @@ def test_a_driver_killed_while_it_writes_leaves_all_rows_or_none(
     shown = cluster.sql("SHOW PROCEDURES")
     assert isinstance(shown, Rows)
     assert not shown.rows
+    day.before = day.found()
     cluster.table(day.name).overwrite(rows(drawn.new, DAYS[2]), FIFTEENTH)
     day.check(ACKNOWLEDGED, "overwrite", drawn.new)
 
