@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from leasehold.client.columns import field_named
 from leasehold.client.not_written import writing_nothing
-from leasehold.client.overwrite import begin_overwrite, conflicts, replace_rows
+from leasehold.client.overwrite import begin_overwrite, conflicts, replace_rows, unaltered
 from leasehold.client.table import conditions
 from leasehold.core.data.replacement import check_same_segments, check_unaltered
 from leasehold.core.words.literals import render, render_instant
@@ -93,13 +93,13 @@ def check_words(on: Sequence[str], when_matched: object, when_not_matched: objec
 
 
 def _merge(cluster: "Cluster", facts: TableFacts, merging: "_Merge", where: tuple[Filter, ...]) -> Merged:
-    with writing_nothing():
+    with writing_nothing(), unaltered(cluster, facts, facts.name):
         begun = begin_overwrite(cluster, facts.name, where)
         check_unaltered(begun, facts)
         begun = msgspec.structs.replace(begun, moves=True, keeps=False)
 
     def merged() -> Iterator[pa.RecordBatch]:
-        with conflicts(facts):
+        with conflicts(facts), unaltered(cluster, begun, facts.name):
             plan = msgspec.structs.replace(cluster.plan(facts.name, where=where), where=())
             check_same_segments(begun, {one.id for one in plan.segments}, facts)
             if plan.segments:

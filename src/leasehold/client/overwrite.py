@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 from leasehold.client.columns import field_named
 from leasehold.client.compaction import CHANGED
 from leasehold.client.not_written import aborted_on_error, not_written, writing_nothing
-from leasehold.core.data.replacement import Isolation, Overwrite, begun_by, conflict, replaced_by, still_there
+from leasehold.core.data.replacement import (
+    Isolation,
+    Overwrite,
+    begun_by,
+    check_unaltered,
+    conflict,
+    replaced_by,
+    still_there,
+)
 from leasehold.core.words.messages import (
     FieldFilter,
     Filter,
@@ -29,7 +37,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import Field
 from leasehold.core.words.statements import Literal as SqlLiteral
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, Definite, LeaseholdError, Refused, Unreachable
+from leasehold.errors import BadSettings, Definite, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import Revision, TransactionId
 from leasehold.limits.clients import REPLACE_ATTEMPTS, RETRY_PAUSE_NS
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
@@ -148,7 +156,7 @@ def _prepare(
         where = (*begun.where, Filter(column=begun.by.name, operator="IN", values=chosen))
     else:
         where = begun.where
-    with conflicts(facts):
+    with conflicts(facts), unaltered(cluster, begun, facts.name):
         plan = still_there(begun, _planned(cluster, facts.name, where, begun.since), facts)
         replaces = replaced_by(plan)
         _check_few(replaces, facts.name)
@@ -247,6 +255,18 @@ def conflicts(facts: TableFacts) -> Generator[None]:
         if error.code not in CHANGED:
             raise
         raise conflict(facts.name, error.text) from error
+
+
+@contextmanager
+def unaltered(cluster: "Cluster", begun: Overwrite | TableFacts, name: str) -> Generator[None]:
+    """Says of a column that is not found that the table was altered, if it was since the write began. Raises as
+    `check_unaltered`."""
+    try:
+        yield
+    except NotFound as error:
+        if error.code != ErrorCode.TABLE_DROPPED:
+            check_unaltered(begun, cluster.facts(name))
+        raise
 
 
 def new_rows(

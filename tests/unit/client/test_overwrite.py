@@ -7,7 +7,7 @@ import pytest
 from leasehold.client.overwrite import new_rows
 from leasehold.core.data.replacement import Overwrite
 from leasehold.core.words.records import Field, UseState
-from leasehold.ids import FieldId
+from leasehold.ids import FieldId, ObjectId
 from leasehold.storage.schema import arrow_schema
 from tests.unit.client.query_words import plan
 
@@ -27,7 +27,9 @@ def test_a_timestamp_far_away_is_not_taken_for_one_of_another_year(instant_us: i
     field = Field(id=FieldId(1), name="at", type="TIMESTAMP", nullable=True, state=UseState.IN_USE)
     schema = arrow_schema((field,))
     batch = pa.RecordBatch.from_arrays([pa.array([instant_us], pa.int64()).cast(schema.types[0])], schema=schema)
-    begun = Overwrite(where=(), filters=(), isolation="serializable", seen=frozenset(), deletes=0, by=field)
+    begun = Overwrite(
+        table=ObjectId(1), where=(), filters=(), isolation="serializable", seen=frozenset(), deletes=0, by=field
+    )
     values: set[str] = set()
     facts = msgspec.structs.replace(plan().facts, fields=(field,))
     list(new_rows([batch], facts, begun, values))

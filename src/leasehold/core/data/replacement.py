@@ -38,7 +38,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
-from leasehold.ids import BucketNumber, SchemaVersion, SegmentId
+from leasehold.ids import BucketNumber, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits.statements import REPLACED_VALUES_MAX
 
 Isolation: TypeAlias = Literal["serializable", "snapshot"]
@@ -47,6 +47,7 @@ Isolation: TypeAlias = Literal["serializable", "snapshot"]
 class Overwrite(msgspec.Struct, frozen=True, kw_only=True):
     """What a write replaces, as it was when the write began."""
 
+    table: ObjectId
     where: tuple[Filter, ...]
     """Conditions that the replaced rows fulfil, and by default the new rows too; none of them means all rows."""
     filters: tuple[FieldFilter, ...]
@@ -76,6 +77,7 @@ def begun_by(
     """What a write replaces whose first plan this is."""
     seen = frozenset(one.segment for one in replaced_by(plan))
     return Overwrite(
+        table=plan.facts.table,
         where=where,
         filters=plan.where,
         isolation=isolation,
@@ -92,9 +94,11 @@ def replaced_by(plan: ScanPlan) -> tuple[Replaced, ...]:
     return (*plan.whole, *(Replaced(bucket=one.bucket, segment=one.id) for one in plan.segments))
 
 
-def check_unaltered(begun: Overwrite, facts: TableFacts) -> None:
+def check_unaltered(begun: Overwrite | TableFacts, facts: TableFacts) -> None:
     """Raises `Refused` with code CONFLICT if the table was altered since the write began: rows that were read before
-    may lack columns, or have them under names of others."""
+    may lack columns, or have them under names of others. Raises `NotFound` (TABLE_DROPPED) if it is another table."""
+    if facts.table != begun.table:
+        raise _dropped(facts)
     if facts.schema_version != begun.schema_version:
         raise conflict(facts.name, "the table was altered")
 
@@ -108,7 +112,7 @@ def check_same_segments(begun: Overwrite, found: Set[SegmentId], facts: TableFac
 def still_there(begun: Overwrite, plan: ScanPlan, facts: TableFacts) -> ScanPlan:
     """What the write replaces of a later plan. Raises `Refused` with code CONFLICT, `NotFound`."""
     if plan.facts.table != facts.table:
-        raise NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
+        raise _dropped(facts)
     found = {one.segment for one in replaced_by(plan)}
     if not begun.keeps:
         check_same_segments(begun, found, facts)
@@ -180,3 +184,7 @@ def conflict(table: str, why: str) -> Refused:
         code=ErrorCode.CONFLICT,
         hint="nothing was written; run it again",
     )
+
+
+def _dropped(facts: TableFacts) -> NotFound:
+    return NotFound(f"table {facts.name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="look it up again")
