@@ -93,8 +93,9 @@ STREAM_LOGIN_NS: Final = 12 * HOUR_NS
 CREDENTIALS_FILE_BYTES_MAX: Final = 65_536
 REPLACE_ATTEMPTS: Final = 5
 """Plans of one merge, while others change the rows that it replaces."""
-SPOOL_BYTES_MIN: Final = 64 * 1024 * 1024
-"""A frame of as much memory or more is written by way of files. For less, their further job of Spark costs more."""
+FEW_BYTES_MAX: Final = 64 * 1024
+"""A frame that Spark takes for so small comes to its driver as it is, if it has at most FEW_ROWS_MAX rows."""
+FEW_ROWS_MAX: Final = 4_096
 SPOOL_ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 SPOOL_BATCH_ROWS: Final = 65_536
 """That a task reads at once."""

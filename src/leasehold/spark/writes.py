@@ -1,9 +1,10 @@
 """Writing a DataFrame into a table: more rows, or other rows in the place of some or all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, DecimalType, DoubleType, IntegralType, NumericType
 
@@ -26,7 +27,7 @@ from leasehold.spark.options import (
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.sink import say_short
 from leasehold.spark.source import FORMAT
-from leasehold.spark.spool import Spool, is_worth_it, spooled
+from leasehold.spark.spool import can_be_here, rows_here
 from leasehold.spark.types import spark_type
 
 Mode: TypeAlias = Literal["append", "overwrite"]
@@ -74,11 +75,11 @@ def write(
 def write_frame(connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
     """As `write`; the `options` log in, and say what is replaced."""
     options = {**options, CLUSTER_OPTION: connection.target}
-    begun = _begun(connection, frame, name, mode, options) if is_worth_it(frame) else None
+    begun = _begun(connection, frame, name, mode, options) if can_be_here(frame) else None
     if begun is not None:
-        with spooled(frame) as spool:
-            if spool is not None:
-                _send(connection, begun, spool)
+        with rows_here(frame) as rows:
+            if rows is not None:
+                _send(connection, begun, rows)
                 return
     frame.write.format(FORMAT).options(**options).mode(mode).save(name)
 
@@ -93,11 +94,11 @@ def _begun(
         return None
 
 
-def _send(connection: Cluster, begun: BegunWrite, spool: Spool) -> None:
+def _send(connection: Cluster, begun: BegunWrite, rows: Callable[[], Iterable[pa.RecordBatch]]) -> None:
     if begun.replaced is None:
-        short = append_rows(connection, begun.facts, spool.rows, APPEND_ATTEMPTS).segments_short
+        short = append_rows(connection, begun.facts, rows, APPEND_ATTEMPTS).segments_short
     else:
-        short = replace_rows(connection, begun.facts, spool.rows(), begun.replaced).segments_short
+        short = replace_rows(connection, begun.facts, rows(), begun.replaced).segments_short
     say_short(begun.facts.name, short)
 
 

@@ -18,7 +18,7 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     spark = session("bare", cluster=cluster, credentials=credentials, master=master, **SETTINGS)
     tried: tuple[Callable[[], object], ...] = (
         lambda: table(spark, name).collect(),
-        lambda: write(spark.range(3).selectExpr("id AS a"), name),
+        lambda: write(spark.createDataFrame([(1,)], "a BIGINT"), name),
     )
     for act in tried:
         try:

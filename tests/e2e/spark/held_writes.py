@@ -34,7 +34,7 @@ from leasehold.core.words.messages import TableFacts
 from leasehold.core.words.records import TransactionState
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import TransactionId
-from leasehold.spark import merge, merges, spool, write, writes
+from leasehold.spark import merge, merges, write, writes
 from leasehold.spark.sink import LeaseholdSink, StagedByTask
 from leasehold.spark.source import LeaseholdSource
 from leasehold.wire.clock import sleep_ns
@@ -152,8 +152,8 @@ def held_write(
         if files:
             hold_driver(patch, passes)
         patch.setattr(writes, "FORMAT", "held")
-        patch.setattr(spool, "SPOOL_BYTES_MIN", 0 if files and mode != "merge" else 2**63)
         if not files:
+            patch.setattr(writes, "can_be_here", lambda _: False)
             patch.setattr(merges, "MERGE_ALONE_BYTES_MAX", -1)
         passes("begun")
         told = written(places.frame(spark, new, tasks), name, mode, cluster)

@@ -51,6 +51,11 @@ def in_a_thread(call: Callable[[], object]) -> None:
     assert done, "the thread failed"
 
 
+def by_tasks(spark: SparkSession, begin: int, end: int) -> DataFrame:
+    """Numbers whose size Spark can't tell, so that its tasks write them."""
+    return spark.createDataFrame([(one,) for one in range(begin, end)], "a BIGINT")
+
+
 def started(writer: DataStreamWriter, attempts: int = 10) -> StreamingQuery:
     """Starts a query, again where Spark Connect gave up on its worker: it waits 10 s, which a busy machine may need."""
     for _ in range(attempts - 1):
@@ -83,7 +88,7 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     spark = session("any", cluster=cluster, credentials=credentials, master=master, **SETTINGS)
     pinned = table(spark, name)
     assert numbers(pinned) == []
-    in_a_thread(lambda: write(spark.range(100).selectExpr("id AS a"), name))
+    in_a_thread(lambda: write(by_tasks(spark, 0, 100), name))
     write(spark.range(100, 200).selectExpr("id AS a"), name)
     assert numbers(pinned) == []
     whole = table(spark, name)
@@ -109,7 +114,7 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     assert receipt["outcome"] == "COMMITTED", receipt
     in_a_thread(lambda: sql(spark, f"INSERT INTO {name} SELECT a + 300 FROM {name} WHERE a = 0"))
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]
-    write(spark.range(301, 303).selectExpr("id AS a"), name, "overwrite", where="a >= 300 AND a < 310")
+    write(by_tasks(spark, 301, 303), name, "overwrite", where="a >= 300 AND a < 310")
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [301, 302]
     in_a_thread(lambda: write(spark.range(300, 301).selectExpr("id AS a"), name, "overwrite", where="a >= 300"))
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.errors import BadSettings, LeaseholdError
+from leasehold.errors import BadSettings, LeaseholdError, Refused
 from leasehold.spark import sql, table, write
 from leasehold.spark.sink import LeaseholdSink
 from leasehold.spark.source import LeaseholdSource
@@ -73,8 +73,12 @@ def test_a_day_is_replaced_and_the_other_rows_of_its_files_stay(spark: SparkSess
         assert ids(table(spark, name)) == [*kept, *range(1_000, 1_005)]
         assert ids(table(spark, name, where=FIFTEENTH)) == list(range(1_000, 1_005))
 
+    outside = days(spark, 2_000, 2_010)
+    with pytest.raises(Refused) as caught:
+        write(outside, name, "overwrite", where=FIFTEENTH)
+    assert caught.value.code == "OUTSIDE_REPLACED"
     with pytest.raises(PySparkException, match="OUTSIDE_REPLACED"):
-        write(days(spark, 2_000, 2_010), name, "overwrite", where=FIFTEENTH)
+        outside.write.format("leasehold").mode("overwrite").option("replaceWhere", FIFTEENTH).save(name)
     assert ids(table(spark, name)) == [*kept, *range(1_000, 1_005)]
 
 
@@ -86,8 +90,11 @@ def test_the_days_of_the_new_rows_are_replaced(spark: SparkSession, filled: Fill
     write(days(spark, 0, 0), name, "overwrite", by="day")
     assert ids(table(spark, name)) == [*kept, *range(1_000, 1_004)]
     frame = spark.sql("SELECT 1 AS id, CAST(NULL AS DATE) AS day")
-    with pytest.raises(PySparkException, match=r"BAD_VALUE.*leave these rows out"):
+    with pytest.raises(Refused) as caught:
         write(frame, name, "overwrite", by="day")
+    assert caught.value.code == "BAD_VALUE"
+    with pytest.raises(PySparkException, match=r"BAD_VALUE.*leave these rows out"):
+        frame.write.format("leasehold").mode("overwrite").options(overwriteMode="dynamic", by="day").save(name)
 
 
 def test_a_table_is_overwritten_with_what_was_read_of_it(spark: SparkSession, filled: Fill) -> None:

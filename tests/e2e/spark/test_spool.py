@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster
 from leasehold.errors import Definite
-from leasehold.spark import merge, sql, table, write, writes
+from leasehold.limits.clients import FEW_ROWS_MAX
+from leasehold.spark import merge, sql, table, write
 from leasehold.spark import spool as spooling
-from leasehold.spark.spool import Spool, is_worth_it, spooled
+from leasehold.spark.spool import Spool, can_be_here, spooled
 from leasehold.spark.types import spark_schema
 from tests.e2e.small_disk import SmallDisk
 from tests.e2e.spark.kinds import EVERY_TYPE, rows
@@ -24,13 +25,12 @@ from tests.e2e.spark.kinds import EVERY_TYPE, rows
 pytestmark = pytest.mark.spark
 
 UTC = dt.UTC
-LARGE = 10_000_000
 Spools = list[Spool | None]
 
 
 @pytest.fixture
 def spools(monkeypatch: pytest.MonkeyPatch) -> Spools:
-    """Those of all writes that the test makes; small frames have one too."""
+    """Those of all writes that the test makes; those of few rows have one too."""
     made: Spools = []
 
     @contextmanager
@@ -40,8 +40,8 @@ def spools(monkeypatch: pytest.MonkeyPatch) -> Spools:
             assert spool is None or spool.folder.parent.stat().st_mode & 0o777 == 0o700
             yield spool
 
-    monkeypatch.setattr(spooling, "SPOOL_BYTES_MIN", 0)
-    monkeypatch.setattr(writes, "spooled", noted)
+    monkeypatch.setattr(spooling, "FEW_BYTES_MAX", -1)
+    monkeypatch.setattr(spooling, "spooled", noted)
     return made
 
 
@@ -62,18 +62,38 @@ def left(spark: SparkSession) -> list[str]:
     return [one.name for one in Path(context._temp_dir).glob("leasehold-*")]
 
 
-def test_only_large_frames_of_known_size_take_this_way(spark: SparkSession) -> None:
-    assert is_worth_it(spark.range(LARGE))
-    assert not is_worth_it(spark.range(10))
-    assert not is_worth_it(spark.createDataFrame([Row(id=1)])), "its size is not known"
-    assert not is_worth_it(spark.range(LARGE).selectExpr("id", "array(id) AS several"))
-    assert not is_worth_it(spark.range(LARGE).selectExpr("id", "NULL AS nothing"))
+def test_only_frames_of_known_size_and_types_take_this_way(spark: SparkSession) -> None:
+    assert can_be_here(spark.range(10_000_000))
+    assert can_be_here(spark.range(10))
+    assert not can_be_here(spark.createDataFrame([Row(id=1)])), "its size is not known"
+    assert not can_be_here(spark.range(10).selectExpr("id", "array(id) AS several"))
+    assert not can_be_here(spark.range(10).selectExpr("id", "NULL AS nothing"))
+
+
+def test_rows_that_are_few_as_spark_guesses_and_are_not_go_by_way_of_files(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    @contextmanager
+    def noted(frame: DataFrame) -> Generator[Spool | None]:
+        made.append(1)
+        with spooled(frame) as spool:
+            yield spool
+
+    monkeypatch.setattr(spooling, "spooled", noted)
+    cluster.sql("CREATE TABLE e2e.guessed (id BIGINT)")
+    for count in (FEW_ROWS_MAX, FEW_ROWS_MAX + 1):
+        frame = spark.range(1).selectExpr(f"explode(sequence(1L, {count}L)) AS id")
+        write(frame, "e2e.guessed", "overwrite")
+        assert ids(spark, "e2e.guessed") == list(range(1, count + 1))
+        assert len(made) == (count > FEW_ROWS_MAX)
 
 
 def test_a_large_frame_is_written_whole(spark: SparkSession, cluster: Cluster) -> None:
     cluster.sql("CREATE TABLE e2e.large (id BIGINT, tag STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
     frame = spark.range(5_000_000).withColumn("tag", F.concat(F.lit("row "), F.col("id").cast("string")))
-    assert is_worth_it(frame)
+    assert can_be_here(frame)
     write(frame, "e2e.large")
     found = table(spark, "e2e.large").agg(F.count("*"), F.sum("id"), F.max("tag"), F.countDistinct("tag")).first()
     assert found is not None
@@ -81,6 +101,7 @@ def test_a_large_frame_is_written_whole(spark: SparkSession, cluster: Cluster) -
     assert left(spark) == []
 
 
+@pytest.mark.parametrize("few", [False, True], ids=["by files", "few"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -97,9 +118,17 @@ def test_a_large_frame_is_written_whole(spark: SparkSession, cluster: Cluster) -
     ids=["usual", "odd settings"],
 )
 def test_every_type_comes_back_as_it_was_written(
-    spark: SparkSession, cluster: Cluster, spools: Spools, settings: dict[str, str], request: pytest.FixtureRequest
+    spark: SparkSession,
+    cluster: Cluster,
+    spools: Spools,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    settings: dict[str, str],
+    few: bool,
 ) -> None:
-    name = f"e2e.spooled_{len(settings)}"
+    name = f"e2e.spooled_{len(settings)}_{few}"
+    if few:
+        monkeypatch.setattr(spooling, "FEW_BYTES_MAX", 2**20)
     cluster.sql(f"CREATE TABLE {name} ({EVERY_TYPE}) CLUSTERED BY (id) INTO 4 BUCKETS")
     for key, value in settings.items():
         before = spark.conf.get(key, None)
@@ -111,7 +140,7 @@ def test_every_type_comes_back_as_it_was_written(
     write(frame, name)
     frame.unpersist()
 
-    assert [one is not None for one in spools] == [True]
+    assert [one is not None for one in spools] == ([] if few else [True])
     found = sorted(table(spark, name, local=False).collect(), key=lambda row: row["id"])
     instants = [row["at"] and row["at"].astimezone(UTC) for row in found]
     assert instants == [row[10] for row in written]
@@ -224,7 +253,7 @@ def test_rows_that_others_add_while_the_frame_is_made_are_a_conflict(
             cluster.table("e2e.spooled_race").append(pa.table({"id": [2]}))
             yield spool
 
-    monkeypatch.setattr(writes, "spooled", late)
+    monkeypatch.setattr(spooling, "spooled", late)
     with refused("CONFLICT"):
         write(spark.range(5, 7), "e2e.spooled_race", "overwrite")
     assert ids(spark, "e2e.spooled_race") == [1, 2]
@@ -244,7 +273,7 @@ def test_rows_that_are_changed_this_way_are_read_again_after_a_conflict(
                 cluster.table("e2e.spooled_again").append(pa.table({"id": [7], "n": pa.array([1], pa.int32())}))
             yield spool
 
-    monkeypatch.setattr(writes, "spooled", late)
+    monkeypatch.setattr(spooling, "spooled", late)
     sql(spark, "UPDATE e2e.spooled_again SET n = n + 1")
     assert [tuple(one) for one in table(spark, "e2e.spooled_again").orderBy("id").collect()] == [
         (one, 2) for one in (0, 1, 2, 7)
@@ -302,8 +331,8 @@ def test_a_table_altered_while_files_are_made_gets_no_row_in_another_column(
                 cluster.sql(one.format(name))
             yield spool
 
-    monkeypatch.setattr(spooling, "SPOOL_BYTES_MIN", 0)
-    monkeypatch.setattr(writes, "spooled", altered)
+    monkeypatch.setattr(spooling, "FEW_BYTES_MAX", -1)
+    monkeypatch.setattr(spooling, "spooled", altered)
     frame = spark.range(5).selectExpr("id AS a", "id + 10 AS b")
     if column.islower():
         write(frame, name)

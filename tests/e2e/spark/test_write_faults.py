@@ -14,7 +14,7 @@ from leasehold.client.locate import read_cluster_file
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import TransactionState
 from leasehold.local.etcd import PROGRAM_VARIABLE
-from leasehold.spark import spool
+from leasehold.spark import writes
 from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
@@ -45,11 +45,11 @@ class Drawn(NamedTuple):
     files: bool
 
     @classmethod
-    def by(cls, seed: int) -> "Drawn":
+    def by(cls, seed: int, modes: tuple[Mode, ...] = MODES) -> "Drawn":
         drawn = random.Random(seed)
-        mode = MODES[seed % len(MODES)]
+        mode = modes[seed % len(modes)]
         begin = OLD_ROWS // 2 if mode == "merge" else NEW_FROM
-        return cls(drawn, mode, range(begin, begin + drawn.choice((20, 300, 5_000))), seed // len(MODES) % 2 == 0)
+        return cls(drawn, mode, range(begin, begin + drawn.choice((20, 300, 5_000))), seed // len(modes) % 2 == 0)
 
 
 def asked(day: ReplacedDay, drawn: Drawn, places: Places, *, files: bool, tasks: int) -> Write:
@@ -252,7 +252,8 @@ def test_of_two_writers_that_replace_a_day_at_once_the_day_has_the_rows_of_one(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     drawn, day = Drawn.by(seed), ReplacedDay(cluster, f"e2e.both_{seed}")
-    monkeypatch.setattr(spool, "SPOOL_BYTES_MIN", 0 if drawn.files else 2**63)
+    if not drawn.files:
+        monkeypatch.setattr(writes, "can_be_here", lambda _: False)
     ranges = [range(begin, begin + len(drawn.new)) for begin in (NEW_FROM, 2 * NEW_FROM + len(drawn.new))]
     both, told = threading.Barrier(2), dict[int, Told]()
 
@@ -326,7 +327,7 @@ def test_an_executor_killed_while_its_tasks_write_costs_no_row_and_doubles_none(
 def test_two_attempts_of_a_task_at_the_same_time_write_each_row_once(
     running: RunningCluster, cluster: Cluster, driver: Driver, tmp_path: Path, seed: int
 ) -> None:
-    drawn, day = Drawn.by(seed), ReplacedDay(cluster, f"e2e.speculated_{seed}")
+    drawn, day = Drawn.by(seed, ("append", "overwrite")), ReplacedDay(cluster, f"e2e.speculated_{seed}")
     places = Places(tmp_path / "places", drawn.random.choice(("rows", "staging", "staged")), FIRST)
     driver.ask(asked(day, drawn, places, files=False, tasks=4))
     second = drawn.random.choice(("rows", "staging", "staged"))
