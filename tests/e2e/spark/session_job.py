@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from leasehold.errors import LeaseholdError
 from leasehold.spark import attach, last_plan, session, sql, table, view, write
 from leasehold.wire.clock import sleep_ns
+from tests.e2e.spark.patience import again
 
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 SETTINGS = {
@@ -56,17 +56,6 @@ def by_tasks(spark: SparkSession, begin: int, end: int) -> DataFrame:
     return spark.createDataFrame([(one,) for one in range(begin, end)], "a BIGINT")
 
 
-def started(writer: DataStreamWriter, attempts: int = 10) -> StreamingQuery:
-    """Starts a query, again where Spark Connect gave up on its worker: it waits 10 s, which a busy machine may need."""
-    for _ in range(attempts - 1):
-        try:
-            return writer.start()
-        except PySparkException as error:
-            if "Python worker failed to connect back" not in str(error):
-                raise
-    return writer.start()
-
-
 def batches(spark: SparkSession, name: str) -> int:
     """Writes batches of a stream; how many rows they had."""
     written: list[int] = []
@@ -75,7 +64,7 @@ def batches(spark: SparkSession, name: str) -> int:
         write(frame.selectExpr("1000 + value AS a"), name)
 
     rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
-    query = started(rows.writeStream.foreachBatch(each))
+    query = again(rows.writeStream.foreachBatch(each).start)
     while not written or written[-1] < BATCHES:
         assert query.isActive, query.exception()
         sleep_ns(50_000_000)

@@ -6,6 +6,7 @@ Arguments: the cluster, the folder of the files, the checkpoint, the table. A fi
 import sys
 
 from leasehold.spark import session
+from tests.e2e.spark.patience import to_its_end
 
 SETTINGS = {
     "spark.driver.memory": "512m",
@@ -19,7 +20,7 @@ def main(cluster: str, folder: str, checkpoint: str, name: str) -> None:
     spark = session("stream", cluster=cluster, master="local[2]", **SETTINGS)
     files = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).parquet(folder)
     writer = files.writeStream.format("leasehold").option("checkpointLocation", checkpoint)
-    writer.trigger(availableNow=True).start(name).awaitTermination()
+    to_its_end(writer, name)
 
 
 if __name__ == "__main__":

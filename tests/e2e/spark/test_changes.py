@@ -14,6 +14,7 @@ from leasehold.errors import Refused
 from leasehold.spark import changes, merge, write
 from leasehold.spark.types import spark_schema
 from tests.e2e.spark.kinds import EVERY_TYPE, UTC, rows
+from tests.e2e.spark.patience import to_its_end
 
 pytestmark = pytest.mark.spark
 
@@ -36,11 +37,7 @@ def follow(spark: SparkSession, tmp_path: Path) -> Follow:
         frame = reader.options(**{one: str(value) for one, value in options.items()}).load(name)
         out = str(tmp_path / f"{checkpoint}-out")
         writer = frame.writeStream.format("parquet").option("path", out)
-        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        to_its_end(writer.option("checkpointLocation", str(tmp_path / checkpoint)))
         return spark.read.schema(frame.schema).parquet(out).collect()
 
     return run
@@ -143,7 +140,7 @@ def test_a_checkpoint_of_a_stream_without_changes_is_none_of_one_with(
     append(cluster, made, 1)
     writer = spark.readStream.format("leasehold").load(made).writeStream.format("parquet")
     writer = writer.option("path", str(tmp_path / "other")).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    to_its_end(writer)
     append(cluster, made, 2)
     with pytest.raises(PySparkException, match="OTHER_CHECKPOINT"):
         follow(made)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.spark import table
+from tests.e2e.spark.patience import to_its_end
 
 pytestmark = pytest.mark.spark
 
@@ -25,11 +26,7 @@ def follow(spark: SparkSession, tmp_path: Path) -> Follow:
         reader = spark.readStream.format("leasehold").options(**{one: str(value) for one, value in options.items()})
         out = str(tmp_path / f"{checkpoint}-out")
         writer = reader.load(name).select("id").writeStream.format("parquet").option("path", out)
-        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        to_its_end(writer.option("checkpointLocation", str(tmp_path / checkpoint)))
         return sorted(row["id"] for row in spark.read.schema("id LONG").parquet(out).collect())
 
     return run
@@ -175,6 +172,6 @@ def test_a_table_is_copied_by_a_stream(spark: SparkSession, cluster: Cluster, ma
         append(cluster, made, begin, begin + 10)
         source = spark.readStream.format("leasehold").option("maxRowsPerTrigger", 5).load(made)
         writer = source.writeStream.format("leasehold").option("checkpointLocation", str(tmp_path / "copied"))
-        writer.trigger(availableNow=True).start(f"{made}_copy").awaitTermination()
+        to_its_end(writer, f"{made}_copy")
     found = table(spark, f"{made}_copy").collect()
     assert sorted((row["id"], row["v"]) for row in found) == [(one, str(one)) for one in range(30)]

@@ -12,6 +12,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from leasehold.client.cluster import Cluster
 from leasehold.spark import table
+from tests.e2e.spark.patience import to_its_end
 
 pytestmark = pytest.mark.spark
 
@@ -35,12 +36,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> DataFrame:
 
 def run(writer: "DataStreamWriter", name: str, tmp_path: Path, checkpoint: str = "checkpoint") -> None:
     """Writes what there is."""
-    settled = writer.format("leasehold").option("checkpointLocation", str(tmp_path / checkpoint))
-    query = settled.trigger(availableNow=True).start(name)
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+    to_its_end(writer.format("leasehold").option("checkpointLocation", str(tmp_path / checkpoint)), name)
 
 
 def ids(spark: SparkSession, name: str) -> list[int]:

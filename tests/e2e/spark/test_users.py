@@ -23,6 +23,7 @@ from leasehold.spark.settings import CLUSTER_SETTING, CREDENTIALS_SETTING
 from leasehold.spark.sink import LeaseholdSink
 from leasehold.spark.source import LeaseholdSource, bound_to
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.spark.patience import to_its_end
 
 pytestmark = pytest.mark.spark
 
@@ -100,7 +101,7 @@ def test_a_user_reads_changes_at_once_and_as_a_stream(
     followed = spark.readStream.format("leasehold").options(**given).load()
     out = str(tmp_path / "out")
     writer = followed.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.option("path", out).trigger(availableNow=True).start().awaitTermination()
+    to_its_end(writer.option("path", out))
     assert sorted(row["a"] for row in spark.read.schema(followed.schema).parquet(out).collect()) == [1, 3]
     root.sql("DROP TABLE d.changed")
 
