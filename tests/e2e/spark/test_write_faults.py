@@ -161,7 +161,8 @@ def test_a_leader_that_changes_at_the_commit_costs_no_row_and_doubles_none(
         if killed:
             several.kill(old)
         else:
-            leasehold("leader", "transfer", other, "-o", "json", directory=several.directory).json()
+            ran = leasehold("leader", "transfer", other, directory=several.directory)
+            assert ran.code == 0 or "NO_SUCCESSOR" in ran.err, ran.err  # a third one may have been faster
 
     places = Places(tmp_path / "places", "committing")
     try:
