@@ -1,7 +1,7 @@
 """A log file that stays bounded: the process that adds to it takes its oldest lines away.
 
-Whoever has a login can make a process log a line for each statement. The file is stderr of the process: `leasehold up`
-or a shell has opened it, and nothing else looks after it. A journal or a pipe is bounded by its reader.
+A process logs a line for each statement, so whoever has a login can make its log grow. `leasehold up` or a shell opens
+the file as stderr of the process, and neither bounds it. A journal or a pipe is bounded by its reader.
 """
 
 import fcntl
