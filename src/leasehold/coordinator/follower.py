@@ -34,7 +34,7 @@ from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.questions.catalog import answer, is_large, tells_alone
-from leasehold.core.questions.lookups import LookUp, looked_up
+from leasehold.core.questions.lookups import Found, LookUp, looked_up
 from leasehold.core.questions.rows import pages
 from leasehold.core.words.messages import (
     AskBackup,
@@ -46,6 +46,7 @@ from leasehold.core.words.messages import (
     PlanChanges,
     PlanQuery,
     PlanScan,
+    Rows,
     WhoAreYou,
 )
 from leasehold.core.words.records import ClusterRecord, PrincipalRecord
@@ -175,7 +176,12 @@ class Follower:
                         yield page
             case PlanScan() | PlanChanges() | PlanQuery() | AskTable() if takes_long(request, catalog):
                 asking = check_request(request, catalog)
-                found = await self._in_turn(asking, partial(looked_up, request, catalog))
+
+                def planned(now: Catalog) -> Found:
+                    check_request(request, now)
+                    return looked_up(request, now)
+
+                found = await self._in_turn(request, asking, planned)
                 yield await with_times(found, self._storage) if isinstance(found, ChangesPlan) else found
             case _ if isinstance(request, LookUp):
                 check_request(request, catalog)
@@ -202,14 +208,27 @@ class Follower:
             # An id that is known already is the leader's to answer.
             if request.statement in catalog.statements or not tells_alone(statement):
                 raise self._not_leading("only the leader knows the answer")
-            check_question(statement, catalog, None if request.login is None else hash_login(request.login))
-            tell = partial(answer, statement, catalog, lambda _: 0)
-            rows = await self._in_turn(asking, tell) if is_large(statement, catalog) else tell()
+            login = None if request.login is None else hash_login(request.login)
+
+            def told(now: Catalog) -> Rows:
+                check_question(statement, now, login)
+                return answer(statement, now, lambda _: 0)
+
+            is_long = is_large(statement, catalog)
+            rows = await self._in_turn(request, asking, told) if is_long else told(catalog)
         for page in pages(rows):
             yield page
 
-    async def _in_turn(self, user: PrincipalRecord | None, compute: Callable[[], T]) -> T:
-        return await self._turns.run(user, partial(self._threads.run, compute))
+    async def _in_turn(self, request: Message, user: PrincipalRecord | None, tell: Callable[[Catalog], T]) -> T:
+        """What `tell` makes of the catalog of that moment. It checks who asks: the user may have been dropped or have
+        lost a right before this turn."""
+
+        async def told() -> T:
+            catalog = await self._confirmed()
+            check_caller(request, CALLER.get(), catalog)
+            return await self._threads.run(partial(tell, catalog))
+
+        return await self._turns.run(user, told)
 
 
 def _cluster(catalog: Catalog | None) -> ClusterRecord:

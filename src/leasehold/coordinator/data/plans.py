@@ -1,5 +1,10 @@
 """Plans of scans. For one of the past the leader reads the table in the history of the meta storage
-(`core/data/past_plan.py`)."""
+(`core/data/past_plan.py`).
+
+What takes long waits for the turn of its user. Meanwhile the user may be dropped or lose a right, and the name of a
+table may pass to another table. So the leader checks the request again after each wait, and plans on the catalog on
+which it has checked the request.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +13,8 @@ from typing import TypeVar
 from leasehold.coordinator.data.history import committed_at, first_revision, newest_until, with_times
 from leasehold.coordinator.user_turns import UserTurns
 from leasehold.coordinator.writer import Writer
+from leasehold.core.access.callers import check_caller
+from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import SEGMENTS
 from leasehold.core.data.facts import parse_name
@@ -29,11 +36,11 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.records import CountersRecord, PrincipalRecord, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, Refused
+from leasehold.errors import BadMessage, Indefinite, Refused
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.metastorage import RANGE_PAGE_MAX
 from leasehold.metastorage.contract import Compacted, MetaStorage
-from leasehold.wire.ports import Threads
+from leasehold.wire.ports import CALLER, Threads
 
 T = TypeVar("T")
 
@@ -82,13 +89,38 @@ class Plans:
         user: PrincipalRecord | None,
         tell: Callable[[Catalog], T],
     ) -> T:
+        """The answer at once, on the catalog on which the caller has just checked the request, or after a turn."""
         catalog = self._writer.catalog
         if not takes_long(request, catalog):
             return tell(catalog)
-        return await self._turns.run(user, partial(self._threads.run, partial(tell, catalog)))
+
+        async def told() -> T:
+            checked = await self._checking(request)
+            return await self._threads.run(lambda: tell(checked()))
+
+        return await self._turns.run(user, told)
+
+    async def _checking(
+        self, request: PlanScan | PlanChanges | PlanQuery | AskTable, table: ObjectId | None = None
+    ) -> Callable[[], Catalog]:
+        """A function that answers the present catalog, on which the caller may have the answer, and the name of the
+        request means this `table`. It raises `Unauthenticated`, `Forbidden`, `NotFound`, and `Indefinite` with code
+        BUSY. It is called where the plan is made, since the work of others may go before on the thread."""
+        caller = CALLER.get()
+        await self._writer.settled()
+
+        def checked() -> Catalog:
+            catalog = self._writer.catalog
+            check_caller(request, caller, catalog)
+            check_request(request, catalog)
+            if table is not None:
+                assert isinstance(request, PlanScan), "only a plan of the past is read before it is made"
+                _check_same_table(request.name, table, catalog)
+            return catalog
+
+        return checked
 
     async def _plan_past(self, request: PlanScan) -> ScanPlan:
-        table = self._writer.catalog.table(parse_name(request.name)).id
         if request.as_of_us is None:
             assert request.as_of is not None, "`plan` has looked"
             revision, asked = self._known(request.as_of), f"revision {request.as_of}"
@@ -96,18 +128,22 @@ class Plans:
             revision = await self._committed_by(request.as_of_us)
             asked = f"the newest revision of {render_instant(request.as_of_us)}"
         needs_time = request.as_of_us is not None
+        table = (await self._checking(request))().table(parse_name(request.name)).id
         try:
             past = await self._read(table, revision)
             if needs_time and await committed_at(self._storage, revision) is None:
                 raise too_old(f"{asked} is not known: it was committed before commit times were kept")
-            return await self._threads.run(partial(plan_past, request, past, self._writer.catalog))
+            checked = await self._checking(request, table)
+            return await self._threads.run(lambda: plan_past(request, past, checked()))
         except Compacted:
             text = f"{asked} is not kept any more"
         except Refused as error:
             if error.code != ErrorCode.TOO_OLD:
                 raise
             text = error.text
-        raise too_old(text, await self._oldest(table, revision, self._writer.catalog, needs_time=needs_time))
+        oldest = await self._oldest(table, revision, self._writer.catalog, needs_time=needs_time)
+        (await self._checking(request, table))()
+        raise too_old(text, oldest)
 
     def _known(self, revision: Revision) -> Revision:
         newest = self._writer.catalog.revision
@@ -152,6 +188,12 @@ class Plans:
             return OldestRevision(oldest, await committed_at(self._storage, oldest))
         except Compacted:
             return OldestRevision(oldest, None)
+
+
+def _check_same_table(name: str, table: ObjectId, catalog: Catalog) -> None:
+    if catalog.table(parse_name(name)).id != table:
+        text = f"{name} became the name of another table while the coordinator read the past of the first one"
+        raise Indefinite(text, code=ErrorCode.BUSY, hint="ask again in a moment")
 
 
 def _future(text: str, what: str) -> Refused:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -10,6 +10,7 @@ from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.user_turns import UserTurns
+from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_administrator, check_large_statement, check_question, check_statement
 from leasehold.core.catalog.catalog import Catalog
@@ -36,9 +37,10 @@ from leasehold.core.words.statements import (
 )
 from leasehold.sql.parse import may_take_seconds, parse, parses_at_once
 from leasehold.sql.secrets import redacted
-from leasehold.wire.ports import Clock, Threads
+from leasehold.wire.ports import CALLER, Clock, Threads
 
 T = TypeVar("T")
+_Told: TypeAlias = CatalogQuestion | ShowCoordinators | ShowHistory | ShowNodes | ShowRepairs
 
 
 class Answers(Protocol):
@@ -133,19 +135,30 @@ class Execution:
     async def _looked_up(
         self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
     ) -> Rows:
-        catalog, now_ns = self._catalog(), self._clock.now_ns()
+        catalog = self._catalog()
         match statement:
             case ShowProcedures():
                 return self._procedures.rows(catalog)
             case Explain(statement=definition):
                 return await self._procedures.explain(_asked(request, definition, text))
-            case ShowHistory(of=of):
-                tell = partial(history, self._procedures.done(catalog), of)
+            case _ if is_large(statement, catalog):
+                return await self._turns.run(asking, partial(self._told, request, statement))
             case _:
-                tell = partial(self._answers.answer, statement, catalog, now_ns)
-        if not is_large(statement, catalog):
-            return tell()
-        return await self._turns.run(asking, partial(self._threads.run, tell))
+                return self._telling(statement, catalog)()
+
+    async def _told(self, request: Execute, statement: _Told) -> Rows:
+        """The rows of a question that has waited for its turn. The user may have been dropped or have lost a right
+        meanwhile."""
+        catalog = self._catalog()
+        check_caller(request, CALLER.get(), catalog)
+        _check_answer(statement, catalog, _login(request))
+        return await self._threads.run(self._telling(statement, catalog))
+
+    def _telling(self, statement: _Told, catalog: Catalog) -> Callable[[], Rows]:
+        """Computes the rows, on any thread."""
+        if isinstance(statement, ShowHistory):
+            return partial(history, self._procedures.done(catalog), statement.of)
+        return partial(self._answers.answer, statement, catalog, self._clock.now_ns())
 
 
 def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Catalog, login: bytes | None) -> None:

@@ -21,7 +21,7 @@ from leasehold.core.words.records import (
     Widening,
 )
 from leasehold.core.words.statements import TableName
-from leasehold.errors import LeaseholdError, Refused
+from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.sql.parse import parse
 from leasehold.sql.where import read_where
@@ -52,6 +52,9 @@ class Present:
     def __init__(self, catalog, now_us=None):
         self.catalog = catalog
         self.now_us = now_us
+
+    async def settled(self):
+        pass
 
     def commit_time_us(self):
         return self.now_us
@@ -193,6 +196,27 @@ async def test_a_revision_that_is_not_kept_is_refused_with_the_oldest(history):
     await history.replace(1, by=4)
     await history.release(1)
     assert await history.too_old(first) == await history.too_old(third) == third + 1
+
+
+async def test_the_oldest_revision_of_a_table_is_told_only_while_the_table_has_the_name(history):
+    first, second = await history.add(1), await history.add(2)
+    await history.storage.compact(second)
+    present = Present(await read_catalog(history.storage))
+    plans = Plans(history.storage, NoThreads(), present)
+    oldest = plans._oldest
+
+    async def renamed_meanwhile(*asked, **more):
+        found = await oldest(*asked, **more)
+        other = msgspec.structs.replace(history.table, id=history.table.id + 1)
+        hidden = msgspec.structs.replace(history.table, name="old")
+        changes = [put(keys.table(one.id), one) for one in (hidden, other)]
+        present.catalog = present.catalog.changed(changes)
+        return found
+
+    plans._oldest = renamed_meanwhile
+    with pytest.raises(Indefinite) as caught:
+        await plans.plan(PlanScan(cluster_id=None, name="db.t", columns=None, as_of=first), None)
+    assert caught.value.code == "BUSY"
 
 
 async def test_changes_have_the_commit_times_that_are_kept(history):

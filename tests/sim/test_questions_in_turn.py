@@ -1,0 +1,190 @@
+"""Questions that wait for the turn of their user are decided by the rights of the moment in which they are answered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from leasehold.coordinator.user_turns import UserTurns
+from leasehold.core.words.messages import (
+    AskTable,
+    ClientRequest,
+    Execute,
+    Filter,
+    Message,
+    PlanChanges,
+    PlanQuery,
+    PlanScan,
+    ScanPlan,
+)
+from leasehold.core.words.records import PrincipalRecord
+from leasehold.errors import Forbidden, Indefinite, LeaseholdError, NotFound, Unauthenticated
+from leasehold.ids import Revision, StatementId
+from leasehold.limits.statements import INLINE_EFFORT_MAX
+from tests.sim.coordinator_words import ask, followers, the_leader
+from tests.sim.test_users import Users, simulate
+
+T = TypeVar("T")
+COLUMNS = ", ".join(f"c{number} INT" for number in range(INLINE_EFFORT_MAX + 1))
+PUBLIC, SECRET = "db.pub", "db.payroll"
+WHERE = (Filter(column="c0", operator="IS NOT NULL"),)
+
+
+class Turns:
+    """The turns of the user `u` come once they are `open`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = asyncio.Event()
+        self.waiting = asyncio.Semaphore(0)
+        run = UserTurns.run
+
+        async def late(
+            turns: UserTurns, user: PrincipalRecord | None, work: Callable[[], Coroutine[Any, Any, T]], **more: Any
+        ) -> T:
+            if user is not None and user.name == "u" and not self.open.is_set():
+                self.waiting.release()
+                await self.open.wait()
+            return await run(turns, user, work, **more)
+
+        monkeypatch.setattr(UserTurns, "run", late)
+
+
+def questions(revision: Revision) -> dict[str, ClientRequest]:
+    return {
+        "scan": PlanScan(cluster_id=None, name=PUBLIC, columns=None, where=WHERE),
+        "changes": PlanChanges(cluster_id=None, name=PUBLIC, columns=None, since=revision),
+        "query": PlanQuery(cluster_id=None, names=(PUBLIC,)),
+        "past": PlanScan(cluster_id=None, name=PUBLIC, columns=None, as_of=revision),
+        "table": AskTable(cluster_id=None, name=PUBLIC),
+        "describe": Execute(cluster_id=None, statement=StatementId("d" * 32), text=f"DESCRIBE {PUBLIC}"),
+    }
+
+
+async def tables(users: Users) -> Revision:
+    """A revision at which both tables are there."""
+    for name in (PUBLIC, SECRET):
+        await users.sql(f"CREATE TABLE {name} ({COLUMNS})", "root")
+    await users.sql(f"GRANT SELECT ON TABLE {PUBLIC} TO u", "root")
+    leader = the_leader(users.cluster).leader
+    assert leader is not None
+    return leader.catalog.revision
+
+
+async def swap(users: Users) -> None:
+    """The name of the public table passes to the secret one."""
+    await users.sql(f"ALTER TABLE {PUBLIC} RENAME TO db.old", "root")
+    await users.sql(f"ALTER TABLE {SECRET} RENAME TO {PUBLIC}", "root")
+
+
+async def drop_user(users: Users) -> None:
+    await users.sql("DROP USER u", "root")
+
+
+async def revoke(users: Users) -> None:
+    await users.sql(f"REVOKE SELECT ON TABLE {PUBLIC} FROM u", "root")
+
+
+async def hide(users: Users) -> None:
+    await users.sql(f"ALTER TABLE {PUBLIC} RENAME TO db.old", "root")
+
+
+def asked_before(
+    monkeypatch: pytest.MonkeyPatch,
+    which: str,
+    happens: Callable[[Users], Awaitable[None]],
+    expected: type[LeaseholdError],
+    *,
+    at_follower: bool = False,
+) -> None:
+    async def scenario(users: Users, group: asyncio.TaskGroup) -> None:
+        revision = await tables(users)
+        turns = Turns(monkeypatch)
+        request = questions(revision)[which]
+        cluster = users.cluster
+        asked = followers(cluster)[0] if at_follower else the_leader(cluster)
+        request = msgspec.structs.replace(request, login=users.tokens["u"])
+        waiting = group.create_task(refused(ask(cluster, asked, request)))
+        await turns.waiting.acquire()
+        await happens(users)
+        turns.open.set()
+        assert type(await waiting) is expected
+
+    simulate(scenario, coordinators=3 if at_follower else 1)
+
+
+async def refused(answer: Awaitable[Message]) -> Message | LeaseholdError:
+    try:
+        return await answer
+    except LeaseholdError as error:
+        return error
+
+
+@pytest.mark.parametrize("which", ["scan", "changes", "query", "past", "table", "describe"])
+def test_who_was_dropped_meanwhile_gets_no_answer(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+    asked_before(monkeypatch, which, drop_user, Unauthenticated)
+
+
+@pytest.mark.parametrize("which", ["scan", "changes", "query", "table", "describe"])
+def test_who_was_dropped_meanwhile_gets_no_answer_of_a_follower(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+    asked_before(monkeypatch, which, drop_user, Unauthenticated, at_follower=True)
+
+
+@pytest.mark.parametrize("which", ["scan", "changes", "query", "past", "table"])
+@pytest.mark.parametrize("happens", [revoke, swap])
+def test_a_right_that_is_gone_meanwhile_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, which: str, happens: Callable[[Users], Awaitable[None]]
+) -> None:
+    asked_before(monkeypatch, which, happens, Forbidden)
+
+
+@pytest.mark.parametrize("which", ["scan", "changes", "query", "table"])
+@pytest.mark.parametrize("happens", [revoke, swap])
+def test_a_right_that_is_gone_meanwhile_does_not_count_at_a_follower(
+    monkeypatch: pytest.MonkeyPatch, which: str, happens: Callable[[Users], Awaitable[None]]
+) -> None:
+    asked_before(monkeypatch, which, happens, Forbidden, at_follower=True)
+
+
+@pytest.mark.parametrize("which", ["scan", "past", "table"])
+def test_a_name_is_looked_up_when_it_is_answered(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+    asked_before(monkeypatch, which, hide, NotFound)
+
+
+@pytest.mark.parametrize("may_both", [False, True])
+def test_a_past_is_of_the_table_that_had_the_name_when_it_was_checked(
+    monkeypatch: pytest.MonkeyPatch, may_both: bool
+) -> None:
+    """The name passes to another table while the leader reads the past of the first one."""
+
+    async def scenario(users: Users, group: asyncio.TaskGroup) -> None:
+        revision = await tables(users)
+        if may_both:
+            await users.sql(f"GRANT SELECT ON TABLE {SECRET} TO u", "root")
+        leader = the_leader(users.cluster).leader
+        assert leader is not None
+        plans = leader._plans
+        read, reading, go_on = plans._read, asyncio.Event(), asyncio.Event()
+
+        async def slow(*asked: Any) -> Any:
+            reading.set()
+            await go_on.wait()
+            return await read(*asked)
+
+        monkeypatch.setattr(plans, "_read", slow)
+        request = PlanScan(cluster_id=None, name=PUBLIC, columns=None, as_of=revision, login=users.tokens["u"])
+        waiting = group.create_task(refused(ask(users.cluster, the_leader(users.cluster), request)))
+        await reading.wait()
+        await swap(users)
+        go_on.set()
+        told = await waiting
+        if not may_both:
+            assert type(told) is Forbidden
+            return
+        assert isinstance(told, Indefinite), told
+        assert told.code == "BUSY"
+        plan = await users.ask(PlanScan(cluster_id=None, name=PUBLIC, columns=None, as_of=revision), ScanPlan, "u")
+        assert len(plan.fields) == INLINE_EFFORT_MAX + 1
+
+    simulate(scenario)
