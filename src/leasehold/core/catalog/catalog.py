@@ -5,7 +5,7 @@ structure), so the next revision costs what it changes and no reader ever sees h
 the order inside a map means nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -278,13 +278,23 @@ def live_fields(table: TableRecord) -> tuple[Field, ...]:
     return tuple(field for field in table.fields if field.state is UseState.IN_USE)
 
 
+def fields_named(table: TableRecord, names: Iterable[str]) -> Iterator[Field]:
+    """The columns in use under these names, in the order of the names; raises `NotFound`. A table may have thousands of
+    columns, so all names together are looked up in one pass over them."""
+    by_name: dict[str, Field] | None = None
+    for name in names:
+        if by_name is None:
+            by_name = {fold(field.name): field for field in live_fields(table)}
+        found = by_name.get(fold(name))
+        if found is None:
+            hint = "it has " + ", ".join(field.name for field in live_fields(table))
+            raise NotFound(f"table {table.name} has no column {name}", hint=hint[:500])
+        yield found
+
+
 def field_named(table: TableRecord, name: str) -> Field:
     """The column in use under `name`; raises `NotFound`."""
-    for field in live_fields(table):
-        if fold(field.name) == fold(name):
-            return field
-    hint = "it has " + ", ".join(field.name for field in live_fields(table))
-    raise NotFound(f"table {table.name} has no column {name}", hint=hint[:500])
+    return next(fields_named(table, (name,)))
 
 
 def field_by_id(table: TableRecord, field_id: FieldId) -> Field | None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.catalog.catalog import field_named
+from leasehold.core.catalog.catalog import fields_named
 from leasehold.core.words.bounds import comparable
 from leasehold.core.words.literals import fit
 from leasehold.core.words.messages import FieldFilter, Filter, ReadTicket
@@ -37,7 +37,8 @@ def planned_filters(
             hint=f"write at most {FILTERS_MAX} conditions and {values_max} values, of {FILTER_BYTES_MAX} bytes; "
             "filter the rows that come",
         )
-    return tuple(_planned(one, table) for one in where)
+    fields = fields_named(table, (one.column for one in where))
+    return tuple(_planned(one, field) for one, field in zip(where, fields, strict=True))
 
 
 def _are_few(where: tuple[Filter, ...], values_max: int) -> bool:
@@ -48,8 +49,7 @@ def _are_few(where: tuple[Filter, ...], values_max: int) -> bool:
     return sum(len(one.encode(errors="replace")) for one in values) <= FILTER_BYTES_MAX
 
 
-def _planned(asked: Filter, table: TableRecord) -> FieldFilter:
-    field = field_named(table, asked.column)
+def _planned(asked: Filter, field: Field) -> FieldFilter:
     if not _has_its_values(asked):
         raise Refused(f"{asked.operator} has {len(asked.values)} values", code=ErrorCode.BAD_MESSAGE)
     if asked.operator == "STARTS WITH" and field.type != "STRING":

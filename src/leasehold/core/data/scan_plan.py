@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.catalog.catalog import Catalog, check_through, field_named, live_fields
+from leasehold.core.catalog.catalog import Catalog, check_through, fields_named, live_fields
 from leasehold.core.catalog.reads import all_read
 from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
@@ -110,7 +110,7 @@ def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[
     """The columns in use with these names, by default all. Raises `NotFound`, `Refused` with code BAD_SCHEMA."""
     if columns is None:
         return live_fields(table)
-    chosen = tuple(field_named(table, name) for name in columns)
+    chosen = tuple(fields_named(table, columns))
     if len({field.id for field in chosen}) != len(chosen):
         raise Refused(
             f"a column of {table.name} is asked for twice", code=ErrorCode.BAD_SCHEMA, hint="name each column once"

@@ -4,15 +4,17 @@ import msgspec
 import pytest
 from rpds import HashTrieMap
 
+from leasehold.core.catalog import catalog as catalog_module
 from leasehold.core.catalog.shelf import SEGMENTS, Shelf
 from leasehold.core.data.scan_plan import plan_scan, takes_long
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskTable, Filter, PlanScan
 from leasehold.core.words.records import ColumnStatistics, SegmentRecord
-from leasehold.core.words.statements import Literal, TableName
-from leasehold.errors import LeaseholdError, Refused
+from leasehold.core.words.statements import Literal, TableName, fold
+from leasehold.errors import LeaseholdError, NotFound, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
+from leasehold.limits.statements import COLUMNS_MAX, FILTERS_MAX
 from leasehold.sql.parse import parse
 from leasehold.sql.where import read_where
 from tests.unit.core.ddl_words import ground
@@ -170,3 +172,20 @@ def test_answers_about_a_table_of_many_columns_take_turns(columns, is_long):
     catalog = ground(*map(parse, ("CREATE DATABASE db", f"CREATE TABLE db.t ({listed})"))).catalog
     for request in (PLAN, AskTable(cluster_id=None, name="db.t")):
         assert takes_long(request, catalog) is is_long
+
+
+def test_names_of_columns_are_looked_up_in_one_pass_over_the_columns(monkeypatch):
+    """A plan of all columns of the widest table took a coordinator 0.9 s."""
+    names = tuple(f"c{number}" for number in range(COLUMNS_MAX))
+    create = f"CREATE TABLE db.wide ({', '.join(f'{name} INT' for name in names)})"
+    catalog = ground(*map(parse, ("CREATE DATABASE db", create))).catalog
+    folded = []
+    monkeypatch.setattr(catalog_module, "fold", lambda name: folded.append(name) or fold(name))
+    where = tuple(Filter(column=name, operator="IS NOT NULL") for name in names[:FILTERS_MAX])
+    asked = PlanScan(cluster_id=None, name="db.wide", columns=tuple(map(str.upper, names[::-1])), where=where)
+    made = plan_scan(asked, catalog)
+    assert [one.name for one in made.fields] == list(names[::-1])
+    assert [one.field.name for one in made.where] == list(names[:FILTERS_MAX])
+    assert len(folded) < 4 * COLUMNS_MAX
+    with pytest.raises(NotFound, match="no column x"):
+        plan_scan(msgspec.structs.replace(asked, columns=(*names[1:], "x")), catalog)
