@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.user_turns import UserTurns
+from leasehold.core.access import fair_queue
+from leasehold.core.access.fair_queue import busy
 from leasehold.core.words.messages import (
     AskTable,
     ClientRequest,
@@ -23,6 +25,7 @@ from leasehold.core.words.records import PrincipalRecord
 from leasehold.errors import Forbidden, Indefinite, LeaseholdError, NotFound, Unauthenticated
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.statements import INLINE_EFFORT_MAX
+from leasehold.testing.threads import NoThreads
 from tests.sim.coordinator_words import ask, followers, the_leader
 from tests.sim.test_users import Users, simulate
 
@@ -186,5 +189,29 @@ def test_a_past_is_of_the_table_that_had_the_name_when_it_was_checked(
         assert told.code == "BUSY"
         plan = await users.ask(PlanScan(cluster_id=None, name=PUBLIC, columns=None, as_of=revision), ScanPlan, "u")
         assert len(plan.fields) == INLINE_EFFORT_MAX + 1
+
+    simulate(scenario)
+
+
+def test_a_client_asks_again_if_too_many_plans_of_its_user_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue, "TURNS_WAITING_PER_USER_MAX", 2)
+    refusals = list[Indefinite]()
+
+    def noted() -> Indefinite:
+        refusals.append(busy())
+        return refusals[-1]
+
+    async def slow(_threads: NoThreads, compute: Callable[[], T]) -> T:
+        await asyncio.sleep(0.1)
+        return compute()
+
+    monkeypatch.setattr(fair_queue, "busy", noted)
+
+    async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
+        request = questions(await tables(users))["scan"]
+        monkeypatch.setattr(NoThreads, "run", slow)
+        plans = await asyncio.gather(*(users.ask(request, ScanPlan, "u") for _ in range(10)))
+        assert all(isinstance(one, ScanPlan) for one in plans)
+        assert refusals
 
     simulate(scenario)

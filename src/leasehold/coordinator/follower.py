@@ -228,7 +228,7 @@ class Follower:
             check_caller(request, CALLER.get(), catalog)
             return await self._threads.run(partial(tell, catalog))
 
-        return await self._turns.run(user, told)
+        return await self._turns.run(user, told, request=request)
 
 
 def _cluster(catalog: Catalog | None) -> ClusterRecord:

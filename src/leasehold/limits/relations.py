@@ -194,6 +194,9 @@ assert (
     < requests.REQUESTS_BYTES_MAX
 )
 assert requests.CALLS_PENDING_MAX < requests.CALLS_PENDING_HARD_MAX
+assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.TURNS_WAITING_PER_USER_MAX, "a user has several busy clients"
+assert 4 * requests.TURNS_WAITING_PER_USER_MAX <= requests.TURNS_WAITING_MAX
+assert 2 * requests.TURNS_WAITING_PER_USER_BYTES_MAX <= requests.TURNS_WAITING_BYTES_MAX, "no user takes all room"
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.CALLS_PER_CONNECTION_MAX, "a client's calls are never refused"
 assert 2 * requests.CALLS_PER_CONNECTION_MAX <= requests.REQUESTS_UNREAD_MAX, (
     "the calls of a client end none of its own"

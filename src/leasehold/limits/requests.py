@@ -13,6 +13,16 @@ REQUEST_BYTES_MAX: Final = 5 * 1024 * 1024
 """Of any request but a commit, which may take MESSAGE_BYTES_MAX."""
 REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Requests in frames that a coordinator holds at the same time; a further one is answered BUSY before it is read."""
+TURNS_WAITING_PER_USER_MAX: Final = 1_024
+"""Questions and plans of one user that wait for a turn; a further one is answered BUSY. A program that reads many
+tables may send some hundred at once."""
+TURNS_WAITING_MAX: Final = 4_096
+"""The same of all users; then the user who has most gives way."""
+TURNS_WAITING_PER_USER_BYTES_MAX: Final = 24 * 1024 * 1024
+"""What these requests of one user take in memory. A plan that names 2,000 columns takes 130 KiB, most others take less
+than 1 KiB. A single one may be larger."""
+TURNS_WAITING_BYTES_MAX: Final = 48 * 1024 * 1024
+"""The same of all users. A leader has three such queues: for statements and SHOW, plans, and plans of the past."""
 REQUEST_READ_NS: Final = 10 * SECOND_NS
 """How long a request may take to arrive, from its first byte on."""
 REQUESTS_UNREAD_MAX: Final = 512

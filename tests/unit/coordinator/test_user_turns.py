@@ -1,6 +1,8 @@
 """What takes long is computed one at a time, users in turn; large statements not at all for users without rights."""
 
 import asyncio
+import gc
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -8,9 +10,20 @@ from typing import Any, TypeVar
 import pytest
 
 from leasehold.coordinator.user_turns import UserTurns
+from leasehold.core.access import fair_queue
+from leasehold.core.words.messages import AskTable, Filter, Message, PlanScan
 from leasehold.core.words.records import PrincipalRecord
-from leasehold.errors import Forbidden, LeaseholdError, Refused
+from leasehold.core.words.request_sizes import decoded_bytes
+from leasehold.core.words.statements import Literal
+from leasehold.errors import Forbidden, Indefinite, LeaseholdError, Refused
+from leasehold.limits.requests import (
+    TURNS_WAITING_BYTES_MAX,
+    TURNS_WAITING_MAX,
+    TURNS_WAITING_PER_USER_BYTES_MAX,
+    TURNS_WAITING_PER_USER_MAX,
+)
 from leasehold.limits.statements import (
+    COLUMNS_MAX,
     INLINE_EFFORT_MAX,
     LARGE_STATEMENT_CHARACTERS,
     PARSE_INLINE_CHARACTERS,
@@ -20,6 +33,7 @@ from leasehold.limits.statements import (
 from tests.sim.test_users import Users, simulate
 
 T = TypeVar("T")
+ASKED = AskTable(cluster_id=None, name="db.t")
 
 
 class Slow:
@@ -38,10 +52,10 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     users, run = list[str](), UserTurns.run
 
     def runs(
-        self: UserTurns, user: PrincipalRecord, work: Callable[[], Coroutine[Any, Any, T]], *, characters: int = 0
+        self: UserTurns, user: PrincipalRecord, work: Callable[[], Coroutine[Any, Any, T]], **more: Any
     ) -> Awaitable[T]:
         users.append(user.name)
-        return run(self, user, work, characters=characters)
+        return run(self, user, work, **more)
 
     monkeypatch.setattr(UserTurns, "run", runs)
     return users
@@ -52,7 +66,7 @@ async def test_the_turn_passes_over_a_caller_who_was_cancelled_and_has_not_run_s
 
     def asked(name: str) -> "asyncio.Task[None]":
         work = partial(threads.run, lambda: ended.append(name))
-        return asyncio.get_running_loop().create_task(turns.run("u", work))
+        return asyncio.get_running_loop().create_task(turns.run("u", work, request=ASKED))
 
     unforeseen = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
@@ -78,7 +92,10 @@ async def test_a_user_who_asks_for_much_holds_up_another_for_one_statement() -> 
 
     async def ask(user: str) -> None:
         await turns.run(
-            user, partial(threads.run, lambda: ended.append(user)), characters=PARSES_PER_USER_CHARACTERS + 1
+            user,
+            partial(threads.run, lambda: ended.append(user)),
+            request=ASKED,
+            characters=PARSES_PER_USER_CHARACTERS + 1,
         )
 
     async with asyncio.TaskGroup() as group:
@@ -98,7 +115,9 @@ async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
     turns = UserTurns()
     running, waiting, last = (
         asyncio.ensure_future(
-            turns.run(user, partial(threads.run, lambda: None), characters=PARSES_PER_USER_CHARACTERS + 1)
+            turns.run(
+                user, partial(threads.run, lambda: None), request=ASKED, characters=PARSES_PER_USER_CHARACTERS + 1
+            )
         )
         for user in "abc"
     )
@@ -110,7 +129,141 @@ async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
     for _ in range(3):
         threads.allowed.release()
     await last
-    await turns.run("d", partial(threads.run, lambda: None), characters=PARSES_PER_USER_CHARACTERS + 1)
+    await turns.run("d", partial(threads.run, lambda: None), request=ASKED, characters=PARSES_PER_USER_CHARACTERS + 1)
+
+
+class Crowd:
+    """Many users ask, and none of them gets a turn until `end`."""
+
+    def __init__(self) -> None:
+        self._threads, self._turns = Slow(), UserTurns()
+        self._asked: list[asyncio.Task[None]] = []
+        self._busy: list[str] = []
+
+    async def ask(self, user: str, number: int, request: Message = ASKED) -> None:
+        for _ in range(number):
+            self._asked.append(asyncio.get_running_loop().create_task(self._one(user, request)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def _one(self, user: str, request: Message) -> None:
+        try:
+            await self._turns.run(user, partial(self._threads.run, lambda: None), request=request)
+        except Indefinite as error:
+            assert error.code == "BUSY"
+            self._busy.append(user)
+
+    def busy(self) -> Counter[str]:
+        """How many questions of each user have been answered BUSY since the last call."""
+        found = Counter(self._busy)
+        self._busy.clear()
+        return found
+
+    async def end(self) -> None:
+        for _ in self._asked:
+            self._threads.allowed.release()
+        await asyncio.wait_for(asyncio.gather(*self._asked), 60)
+        assert not self._turns._is_busy
+        assert not self._turns._turns
+
+
+async def test_one_user_has_so_many_questions_that_wait() -> None:
+    crowd = Crowd()
+    await crowd.ask("greedy", 1 + TURNS_WAITING_PER_USER_MAX)
+    assert not crowd.busy()
+    await crowd.ask("greedy", 3)
+    assert crowd.busy() == {"greedy": 3}
+    await crowd.ask("honest", 300)
+    assert not crowd.busy()
+    await crowd.end()
+
+
+async def test_questions_that_wait_are_bounded_by_their_bytes_in_memory() -> None:
+    """1,000 of them that had 62 KB each on their way made a coordinator grow by 708 MiB."""
+    wide = PlanScan(cluster_id=None, name="db.t", columns=tuple(f"column_{number}" for number in range(COLUMNS_MAX)))
+    crowd, fitting = Crowd(), TURNS_WAITING_PER_USER_BYTES_MAX // decoded_bytes(wide)
+    assert fitting > 150
+    await crowd.ask("greedy", 1 + fitting, wide)
+    assert not crowd.busy()
+    await crowd.ask("greedy", 3, wide)
+    assert crowd.busy() == {"greedy": 3}
+    await crowd.ask("honest", 150, wide)
+    await crowd.ask("honest", 300)
+    assert not crowd.busy()
+    await crowd.end()
+
+
+async def test_a_single_question_may_be_of_any_size() -> None:
+    values = tuple(Literal("string", f"{number}" * 100) for number in range(20_000))
+    large = PlanScan(
+        cluster_id=None, name="db.t", columns=None, where=(Filter(column="a", operator="IN", values=values),) * 9
+    )
+    assert decoded_bytes(large) > TURNS_WAITING_PER_USER_BYTES_MAX
+    crowd = Crowd()
+    await crowd.ask("u", 1)
+    await crowd.ask("u", 1, large)
+    assert not crowd.busy()
+    await crowd.ask("u", 1, large)
+    assert crowd.busy() == {"u": 1}
+    await crowd.end()
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_if_too_many_users_wait_the_one_with_most_gives_way(is_large: bool) -> None:
+    wide = PlanScan(cluster_id=None, name="db.t", columns=tuple(f"column_{number}" for number in range(COLUMNS_MAX)))
+    asked, fitting = (wide, TURNS_WAITING_PER_USER_BYTES_MAX // decoded_bytes(wide)) if is_large else (ASKED, 1_024)
+    users = TURNS_WAITING_BYTES_MAX // TURNS_WAITING_PER_USER_BYTES_MAX if is_large else TURNS_WAITING_MAX // 1_024
+    crowd = Crowd()
+    await crowd.ask("first", 1)
+    for number in range(users):
+        await crowd.ask(f"greedy {number}", fitting, asked)
+    assert not crowd.busy()
+    await crowd.ask("honest", 100, asked)
+    told = crowd.busy()
+    assert told.total() in {99, 100}
+    assert set(told) == {f"greedy {number}" for number in range(users)}
+    await crowd.ask("greedy 0", 100, asked)
+    assert crowd.busy().total() >= 99
+    assert all(user.startswith("greedy") for user in told)
+    await crowd.end()
+
+
+async def test_whoever_gives_way_may_have_given_up_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TURNS_WAITING_MAX", "TURNS_WAITING_PER_USER_MAX"):
+        monkeypatch.setattr(fair_queue, name, 3)
+    unforeseen = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
+    crowd = Crowd()
+    await crowd.ask("greedy", 4)
+    asked = asyncio.get_running_loop().create_task(crowd.ask("honest", 1))
+    await asyncio.sleep(0)  # the question of the honest user comes before the others have noticed
+    for gives_up in crowd._asked[2:4]:
+        gives_up.cancel()
+    crowd._asked[2:4] = []
+    await asked
+    await crowd.end()
+    assert not crowd.busy()
+    assert not unforeseen
+
+
+async def test_whoever_gives_way_may_give_up_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue, "TURNS_WAITING_MAX", 2)
+    unforeseen = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
+    crowd = Crowd()
+    await crowd.ask("greedy", 3)
+    give_way = crowd._turns._end
+
+    def gives_up_too(ticket: int) -> None:
+        give_way(ticket)
+        crowd._asked[2].cancel()
+
+    monkeypatch.setattr(crowd._turns, "_end", gives_up_too)
+    await crowd.ask("honest", 1)
+    assert crowd._asked.pop(2).cancelled()
+    await crowd.end()
+    gc.collect()
+    assert not unforeseen
 
 
 def test_a_large_statement_of_a_user_without_any_right_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,8 @@ class Plans:
     async def plan(
         self, request: PlanScan | PlanChanges | PlanQuery, user: PrincipalRecord | None
     ) -> ScanPlan | ChangesPlan | QueryPlan:
-        """Raises as `looked_up` and `plan_past`, and `Refused` with code TOO_OLD, or FUTURE_REVISION."""
+        """Raises as `looked_up` and `plan_past`, `Refused` with code TOO_OLD, or FUTURE_REVISION, and `Indefinite` with
+        code BUSY."""
         if isinstance(request, PlanChanges):
             plan = await self._plan_present(request, user)
             assert isinstance(plan, ChangesPlan), "changes were asked for"
@@ -71,7 +72,7 @@ class Plans:
         if request.follows is not None and (request.rewrite or request.as_of is not None):
             raise BadMessage("a plan that follows a table is of the present", hint="leave out all else")
         if not request.rewrite and (request.as_of is not None or request.as_of_us is not None):
-            return await self._of_the_past.run(user, partial(self._plan_past, request))
+            return await self._of_the_past.run(user, partial(self._plan_past, request), request=request)
         return await self._plan_present(request, user)
 
     async def facts(self, request: AskTable, user: PrincipalRecord | None) -> TableFacts:
@@ -98,7 +99,7 @@ class Plans:
             checked = await self._checking(request)
             return await self._threads.run(lambda: tell(checked()))
 
-        return await self._turns.run(user, told)
+        return await self._turns.run(user, told, request=request)
 
     async def _checking(
         self, request: PlanScan | PlanChanges | PlanQuery | AskTable, table: ObjectId | None = None

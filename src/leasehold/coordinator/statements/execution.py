@@ -78,7 +78,7 @@ class Execution:
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
         """Runs a statement, or answers a question: the messages for the client."""
         asking = check_request(request, self._catalog())
-        statement, text = await self._understood(request.text, asking)
+        statement, text = await self._understood(request, asking)
         if isinstance(statement, Definition):
             async for message in self._procedures.execute(_asked(request, statement, text)):
                 yield message
@@ -100,30 +100,33 @@ class Execution:
             text_told = hears_text(origin, login, catalog)
         else:
             check_same_asker(origin, login, catalog)
-            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text, origin)):
+            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request, origin)):
                 raise other_statement()
         async for message in self._procedures.outcome(request.statement):
             is_told = text_told or not isinstance(message, Receipt)
             yield message if is_told else msgspec.structs.replace(message, text="")
 
-    async def _redacted(self, text: str, origin: Origin) -> str:
-        if parses_at_once(text):
-            return redacted(text)
-        return await self._read(origin.user, text, redacted)
+    async def _redacted(self, request: Execute, origin: Origin) -> str:
+        if parses_at_once(request.text):
+            return redacted(request.text)
+        return await self._read(origin.user, request, redacted)
 
-    async def _understood(self, text: str, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
+    async def _understood(self, request: Execute, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
+        text = request.text
         with ending_the_statement():
             if parses_at_once(text):
                 return _understood(text)
             # Not on the loop that grants leases.
             if may_take_seconds(text):
                 check_large_statement(asking, self._catalog())
-            return await self._read(asking, text, _understood)
+            return await self._read(asking, request, _understood)
 
-    async def _read(self, user: PrincipalRecord | str | None, text: str, read: Callable[[str], T]) -> T:
+    async def _read(self, user: PrincipalRecord | str | None, request: Execute, read: Callable[[str], T]) -> T:
         """What `read` makes of a text, on a thread, when it is the turn of this user."""
+        text = request.text
         characters = len(text) if may_take_seconds(text) else 0
-        return await self._turns.run(user, partial(self._threads.run, partial(read, text)), characters=characters)
+        work = partial(self._threads.run, partial(read, text))
+        return await self._turns.run(user, work, request=request, characters=characters)
 
     async def _shown(
         self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
@@ -142,7 +145,7 @@ class Execution:
             case Explain(statement=definition):
                 return await self._procedures.explain(_asked(request, definition, text))
             case _ if is_large(statement, catalog):
-                return await self._turns.run(asking, partial(self._told, request, statement))
+                return await self._turns.run(asking, partial(self._told, request, statement), request=request)
             case _:
                 return self._telling(statement, catalog)()
 

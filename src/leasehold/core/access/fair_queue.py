@@ -2,18 +2,25 @@
 
 | event | effect |
 | --- | --- |
+| `give_way` | BUSY if the user has too much; if all together have too much, the user with most loses a ticket |
 | `enter` | the ticket waits behind the others of its user; BUSY for a third large statement if all are large together |
 | `next_ticket` | the first ticket of the user whose turn it is; that user is last from then on |
 | `leave` | a ticket that waits no more |
 
-Users without a waiting ticket are not remembered, so memory is bounded by the tickets. What is no large statement waits
-as a call, and the calls are bounded (`limits/requests.py`).
+Users without a waiting ticket are not remembered, so memory is bounded by the tickets, and by the requests that wait
+with them. A request takes up to eleven times as many bytes in memory as on its way, so its bytes in memory count.
 """
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
+from leasehold.errors import Indefinite, Refused
+from leasehold.limits.requests import (
+    TURNS_WAITING_BYTES_MAX,
+    TURNS_WAITING_MAX,
+    TURNS_WAITING_PER_USER_BYTES_MAX,
+    TURNS_WAITING_PER_USER_MAX,
+)
 from leasehold.limits.statements import (
     PARSE_COUNTED_CHARACTERS,
     PARSES_PER_USER_CHARACTERS,
@@ -29,18 +36,46 @@ class FairQueue:
         self._waiting: OrderedDict[str, deque[int]] = OrderedDict()
         self._characters: dict[int, int] = {}
         """Of each large statement that waits."""
+        self._bytes: dict[int, int] = {}
+        """Of the request of each ticket that waits."""
+        self._bytes_of: Counter[str] = Counter()
         self._last = 0
 
     def __len__(self) -> int:
         return len(self._characters)
 
-    def enter(self, user: str, characters: int = 0) -> int:
-        """A ticket for a computation: to parse a large statement of so many `characters`, or one that any number may
-        wait for. Raises `Refused` with code BUSY."""
+    def give_way(self, user: str, size_bytes: int) -> int | None:
+        """Takes a ticket out of the queue to make room for a request of this size in memory; None once there is room.
+        It is the last ticket of the user who has most. Raises `Indefinite` with code BUSY if that is this user, or if
+        this user has too much. The only request of a user may be of any size."""
+        number, held = len(self._waiting.get(user, ())) + 1, self._bytes_of[user] + size_bytes
+        if number > TURNS_WAITING_PER_USER_MAX or (number > 1 and held > TURNS_WAITING_PER_USER_BYTES_MAX):
+            raise busy()
+        if self._bytes and self._bytes_of.total() + size_bytes > TURNS_WAITING_BYTES_MAX:
+            most = max(self._waiting, key=self._bytes_of.__getitem__)
+            return self._last_of(most, instead=held < self._bytes_of[most])
+        if len(self._bytes) >= TURNS_WAITING_MAX:
+            most = max(self._waiting, key=lambda one: len(self._waiting[one]))
+            return self._last_of(most, instead=number < len(self._waiting[most]))
+        return None
+
+    def _last_of(self, user: str, *, instead: bool) -> int:
+        if not instead:
+            raise busy()
+        ticket = self._waiting[user][-1]
+        self.leave(ticket)
+        return ticket
+
+    def enter(self, user: str, characters: int = 0, size_bytes: int = 0) -> int:
+        """A ticket for a computation: to parse a large statement of so many `characters`, or another one. Raises
+        `Refused` with code BUSY."""
         if characters:
             self._check_room(user, characters)
         self._last += 1
         self._waiting.setdefault(user, deque()).append(self._last)
+        self._bytes[self._last] = size_bytes
+        if size_bytes:
+            self._bytes_of[user] += size_bytes
         if characters:
             self._characters[self._last] = max(characters, PARSE_COUNTED_CHARACTERS)
         return self._last
@@ -59,7 +94,7 @@ class FairQueue:
             return None
         user, tickets = self._waiting.popitem(last=False)
         ticket = tickets.popleft()
-        self._characters.pop(ticket, None)
+        self._forget(user, ticket)
         if tickets:
             self._waiting[user] = tickets
         return ticket
@@ -69,7 +104,19 @@ class FairQueue:
         for user, tickets in self._waiting.items():
             if ticket in tickets:
                 tickets.remove(ticket)
-                self._characters.pop(ticket, None)
+                self._forget(user, ticket)
                 if not tickets:
                     del self._waiting[user]
                 return
+
+    def _forget(self, user: str, ticket: int) -> None:
+        self._characters.pop(ticket, None)
+        self._bytes_of[user] -= self._bytes.pop(ticket)
+        if not self._bytes_of[user]:
+            del self._bytes_of[user]
+
+
+def busy() -> Indefinite:
+    """Indefinite: an earlier copy of the same request may have been carried out."""
+    text = "too many questions wait for their turn at the coordinator"
+    return Indefinite(text, code=ErrorCode.BUSY, hint="ask again in a moment")

@@ -1,0 +1,47 @@
+"""The memory of decoded requests."""
+
+import tracemalloc
+
+import pytest
+
+from leasehold.core.words.codec import decode_request, encode
+from leasehold.core.words.messages import AskTable, Execute, Filter, Message, PlanQuery, PlanScan
+from leasehold.core.words.request_sizes import decoded_bytes
+from leasehold.core.words.statements import Literal
+from leasehold.ids import StatementId
+from leasehold.limits.messages import ASKED_MAX
+from leasehold.limits.statements import COLUMNS_MAX
+
+WIDE = "a" * 27 + "\N{GRINNING FACE}"
+"""Four bytes for each character."""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PlanScan(cluster_id=None, name="db.t", columns=tuple(f"c{number}" for number in range(COLUMNS_MAX))),
+        PlanScan(
+            cluster_id=None,
+            name="db.t",
+            columns=None,
+            where=(Filter(column="c", operator="IN", values=(Literal("string", WIDE),) * 900),) * 3,
+        ),
+        PlanScan(
+            cluster_id=None, name="db.t", columns=None, where=(Filter(column="cc", operator="IS NULL"),) * ASKED_MAX
+        ),
+        PlanQuery(cluster_id=None, names=(f"db.{WIDE}",) * ASKED_MAX),
+        Execute(cluster_id=None, statement=StatementId("1" * 32), text=WIDE * 300),
+    ],
+)
+def test_a_request_is_counted_by_its_memory(request_: Message) -> None:
+    blob = encode(request_)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    decoded = [decode_request(blob) for _ in range(10)]
+    taken = (tracemalloc.get_traced_memory()[0] - before) / len(decoded)
+    tracemalloc.stop()
+    assert 0.75 * taken < decoded_bytes(decoded[0]) < 1.4 * taken
+
+
+def test_a_small_request_counts_little() -> None:
+    assert decoded_bytes(AskTable(cluster_id=None, name="db.t")) < 1_000
