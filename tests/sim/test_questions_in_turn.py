@@ -22,7 +22,15 @@ from leasehold.core.words.messages import (
     ScanPlan,
 )
 from leasehold.core.words.records import PrincipalRecord
-from leasehold.errors import Forbidden, Indefinite, LeaseholdError, NotFound, Unauthenticated
+from leasehold.errors import (
+    BadStatement,
+    Forbidden,
+    Indefinite,
+    LeaseholdError,
+    NotFound,
+    NotLeader,
+    Unauthenticated,
+)
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.statements import INLINE_EFFORT_MAX
 from leasehold.testing.threads import NoThreads
@@ -148,6 +156,19 @@ def test_a_right_that_is_gone_meanwhile_does_not_count_at_a_follower(
     monkeypatch: pytest.MonkeyPatch, which: str, happens: Callable[[Users], Awaitable[None]]
 ) -> None:
     asked_before(monkeypatch, which, happens, Forbidden, at_follower=True)
+
+
+@pytest.mark.parametrize("statement", ["", "d" * 31, "D" * 32, "d" * 63_000])
+def test_a_question_has_a_statement_id_like_every_statement(statement: str) -> None:
+    async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
+        for text in ("DESCRIBE db.t", "SHOW TABLES", "CREATE DATABASE other"):
+            asked = Execute(cluster_id=None, statement=StatementId(statement), text=text, login=users.tokens["root"])
+            for one in users.cluster.coordinators:
+                told = await refused(ask(users.cluster, one, asked))
+                assert isinstance(told, BadStatement | NotLeader)
+                assert isinstance(told, BadStatement) or (text.startswith("CREATE") and one.leader is None)
+
+    simulate(scenario, coordinators=3)
 
 
 @pytest.mark.parametrize("which", ["scan", "past", "table"])

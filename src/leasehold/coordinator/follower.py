@@ -30,6 +30,7 @@ from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
 from leasehold.core.catalog.catalog import Catalog, Diverged
 from leasehold.core.data.scan_plan import takes_long
+from leasehold.core.ddl.origin import check_statement_id
 from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_login
@@ -202,6 +203,7 @@ class Follower:
             raise self._not_leading(_OLD, error) from error
 
     async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:
+        check_statement_id(request.statement)
         asking = check_request(request, catalog)
         with ending_the_statement():
             statement = parse(request.text)

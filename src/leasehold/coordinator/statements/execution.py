@@ -14,7 +14,7 @@ from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_administrator, check_large_statement, check_question, check_statement
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.ddl.origin import Origin, check_same_asker, hears_text, other_statement
+from leasehold.core.ddl.origin import Origin, check_same_asker, check_statement_id, hears_text, other_statement
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.questions.catalog import CatalogQuestion, is_large
 from leasehold.core.questions.history import history
@@ -77,6 +77,7 @@ class Execution:
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
         """Runs a statement, or answers a question: the messages for the client."""
+        check_statement_id(request.statement)
         asking = check_request(request, self._catalog())
         statement, text = await self._understood(request, asking)
         if isinstance(statement, Definition):

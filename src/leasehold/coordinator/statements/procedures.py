@@ -28,8 +28,8 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Claim, Outcome
 from leasehold.core.words.statements import Growing
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadStatement, Indefinite, NotFound, NotLeader, Refused
-from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
+from leasehold.errors import Indefinite, NotFound, NotLeader, Refused
+from leasehold.ids import NodeId, Revision, StatementId
 from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENT_TEXT_KEPT, STATEMENTS_RUNNING_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
@@ -79,8 +79,6 @@ class Procedures:
 
     async def execute(self, asked: ParsedStatement) -> AsyncIterator[WaitingFor | Receipt]:
         """Runs a statement: progress first, its receipt last. The same id again joins it, or repeats the answer."""
-        if not is_hex_128(asked.id):
-            raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
         if asked.timeout_ns is not None and asked.timeout_ns <= 0:
             raise Refused(
                 "a timeout must be longer than zero", code=ErrorCode.BAD_TIMEOUT, hint="give a timeout of some seconds"

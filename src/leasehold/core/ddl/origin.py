@@ -28,8 +28,8 @@ from leasehold.core.membership.identity import hash_login
 from leasehold.core.words.records import StatementRecord, TransactionRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Forbidden, NotLeader, Refused
-from leasehold.ids import LoginToken, Term
+from leasehold.errors import BadStatement, Forbidden, NotLeader, Refused
+from leasehold.ids import LoginToken, StatementId, Term, is_hex_128
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
@@ -110,6 +110,13 @@ def hears_text(origin: Origin, login: bytes | None, catalog: Catalog) -> bool:
         text = "only the user who ran a statement and administrators may ask for its outcome"
         raise Forbidden(text, hint=error.hint) from error
     return True
+
+
+def check_statement_id(statement: StatementId) -> None:
+    """Raises `BadStatement` unless the id has the form that clients draw. Questions have an id too, and hold it while
+    they wait."""
+    if not is_hex_128(statement):
+        raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
 
 
 def other_statement() -> Refused:
