@@ -194,6 +194,8 @@ assert (
     < requests.REQUESTS_BYTES_MAX
 )
 assert requests.CALLS_PENDING_MAX < requests.CALLS_PENDING_HARD_MAX
+assert requests.ANSWERS_BYTES_PER_PEER_MAX < requests.ANSWERS_BYTES_MAX, "one address alone is refused, not cut off"
+assert messages.MESSAGE_BYTES_MAX + requests.ANSWER_CALL_BYTES < requests.ANSWERS_BYTES_PER_PEER_MAX
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.TURNS_WAITING_PER_USER_MAX, "a user has several busy clients"
 assert 4 * requests.TURNS_WAITING_PER_USER_MAX <= requests.TURNS_WAITING_MAX
 assert 2 * requests.TURNS_WAITING_PER_USER_BYTES_MAX <= requests.TURNS_WAITING_BYTES_MAX, "no user takes all room"

@@ -53,6 +53,11 @@ CALLS_PER_PEER_MAX: Final = 1_024
 call to a coordinator is under way until its answer has gone."""
 ANSWERS_BYTES_PER_PEER_MAX: Final = 64 * 1024 * 1024
 """Answers of a coordinator with TLS that one address has asked for and not taken; gRPC holds up to two copies."""
+ANSWERS_BYTES_MAX: Final = 72 * 1024 * 1024
+"""The same of all addresses; then the connections of the address that has most are ended. So a coordinator grows by
+some 150 MiB, however many addresses a user has."""
+ANSWER_CALL_BYTES: Final = 11 * 1024
+"""What each such answer counts beside its bytes: gRPC holds some 22 KiB for its call."""
 PEERS_CACHED_MAX: Final = 1_024
 """Addresses of callers that a process has parsed and knows."""
 CONNECTIONS_LOOK_NS: Final = 250 * MILLISECOND_NS

@@ -10,30 +10,32 @@ from typing import Any, Self
 import grpc
 
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
+from leasehold.wire.untaken_answers import UntakenAnswers
 
 
 class CountedCall:
     """Takes the place of gRPC's context where answers are written."""
 
-    def __init__(self, context: Any, peers: CallsPerPeer, peer: str) -> None:
+    def __init__(self, context: Any, answers: UntakenAnswers, peer: str) -> None:
         self._context = context
-        self._peers = peers
+        self._answers = answers
         self._peer = peer
+        self._connection: str = context.peer()
 
     @classmethod
-    async def begin(cls, context: Any, peers: CallsPerPeer) -> Self:
+    async def begin(cls, context: Any, peers: CallsPerPeer, answers: UntakenAnswers) -> Self:
         """Ends the call, by an error of gRPC, if too many of its peer are under way."""
         peer = calling_peer(context.peer())
         if not peers.begin(peer):
             await _refuse(context, "too many calls from this address are under way")
         context.add_done_callback(lambda _: peers.end(peer))
-        return cls(context, peers, peer)
+        return cls(context, answers, peer)
 
     async def holding(self, answer: bytes) -> bytes:
         """The only answer of the call, counted until it has gone. Ends the call if there is no room."""
         size_bytes = len(answer)
         await self._hold(size_bytes)
-        self._context.add_done_callback(lambda _: self._peers.drop_answer(self._peer, size_bytes))
+        self._context.add_done_callback(lambda _: self._drop(size_bytes))
         return answer
 
     async def write(self, answer: bytes) -> None:
@@ -42,11 +44,14 @@ class CountedCall:
         try:
             await self._context.write(answer)
         finally:
-            self._peers.drop_answer(self._peer, len(answer))
+            self._drop(len(answer))
 
     async def _hold(self, size_bytes: int) -> None:
-        if not self._peers.hold_answer(self._peer, size_bytes):
+        if not self._answers.hold(self._peer, self._connection, size_bytes):
             await _refuse(self._context, "this address does not take its answers")
+
+    def _drop(self, size_bytes: int) -> None:
+        self._answers.drop(self._peer, self._connection, size_bytes)
 
 
 async def _refuse(context: Any, why: str) -> None:

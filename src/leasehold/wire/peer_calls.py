@@ -1,5 +1,4 @@
-"""Calls of one peer to a server: at most CALLS_PER_PEER_MAX are under way. Answers that one peer has not taken: at most
-ANSWERS_BYTES_PER_PEER_MAX.
+"""Calls of one peer to a server: at most CALLS_PER_PEER_MAX are under way.
 
 A peer is an address, as in `wire.peer_connections`. Without TLS all peers are on this machine, and nothing is counted.
 """
@@ -10,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from urllib.parse import unquote
 
-from leasehold.limits.requests import ANSWERS_BYTES_PER_PEER_MAX, CALLS_PER_PEER_MAX
+from leasehold.limits.requests import CALLS_PER_PEER_MAX
 from leasehold.wire.peer_connections import peer_of
 
 
@@ -22,14 +21,11 @@ class CallsPerPeer:
         *,
         are_counted: bool,
         per_peer_max: int = CALLS_PER_PEER_MAX,
-        answers_bytes_max: int = ANSWERS_BYTES_PER_PEER_MAX,
     ) -> None:
         self._are_counted = are_counted
         self._per_peer_max = per_peer_max
-        self._answers_bytes_max = answers_bytes_max
         self._lock = threading.Lock()
         self._calls: Counter[str] = Counter()
-        self._answer_bytes: Counter[str] = Counter()
 
     @contextmanager
     def counted(self, peer: str) -> Generator[bool]:
@@ -44,37 +40,16 @@ class CallsPerPeer:
     def begin(self, peer: str) -> bool:
         """Whether there is room for a call of this peer; if so, it has to `end`."""
         with self._lock:
-            return _add(self._calls, peer, 1, self._per_peer_max) if self._are_counted else True
+            has_room = not self._are_counted or self._calls[peer] < self._per_peer_max
+            if has_room and self._are_counted:
+                self._calls[peer] += 1
+            return has_room
 
     def end(self, peer: str) -> None:
         with self._lock:
-            _take(self._calls, peer, 1)
-
-    def hold_answer(self, peer: str, size_bytes: int) -> bool:
-        """Whether there is room for an answer to this peer; if so, it has to be dropped. A single one always has."""
-        with self._lock:
-            most = max(self._answers_bytes_max, size_bytes)
-            return _add(self._answer_bytes, peer, size_bytes, most) if self._are_counted else True
-
-    def drop_answer(self, peer: str, size_bytes: int) -> None:
-        with self._lock:
-            _take(self._answer_bytes, peer, size_bytes)
-
-
-def _add(counter: Counter[str], peer: str, more: int, most: int) -> bool:
-    has_room = counter[peer] + more <= most
-    if has_room:
-        counter[peer] += more
-    elif not counter[peer]:
-        del counter[peer]
-    return has_room
-
-
-def _take(counter: Counter[str], peer: str, less: int) -> None:
-    if peer in counter:  # else nothing is counted
-        counter[peer] -= less
-        if not counter[peer]:
-            del counter[peer]
+            self._calls[peer] -= 1  # below zero if nothing is counted
+            if self._calls[peer] <= 0:
+                del self._calls[peer]
 
 
 def calling_peer(said: str) -> str:

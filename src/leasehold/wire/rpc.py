@@ -46,10 +46,12 @@ from leasehold.wire.counted_calls import CountedCall
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
+from leasehold.wire.peer_connections import PeerConnections
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
 from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, doors_of, open_doors, watched_doors
+from leasehold.wire.untaken_answers import UntakenAnswers
 
 SERVICE: Final = "leasehold.v1"
 CALL: Final = f"/{SERVICE}/Call"
@@ -180,28 +182,28 @@ class Handlers:
         self._on_fault = on_fault
         self._callers = callers
 
-    def methods(self, requests: RequestReader, peers: CallsPerPeer) -> grpc.GenericRpcHandler:
+    def methods(self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers) -> grpc.GenericRpcHandler:
         """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
         message only once it has taken in the whole of it."""
 
         async def call(_frames: Any, context: Any) -> bytes:
             PEER.set(calling_peer(context.peer()))
             CALLER.set(self._callers.caller(context))
-            counted = await CountedCall.begin(context, peers)
+            counted = await CountedCall.begin(context, peers, answers)
             return await counted.holding(await self.call(requests.reading(context)))
 
         async def commit(_frames: Any, context: Any) -> bytes:
             CALLER.set(self._callers.caller(context))
-            counted = await CountedCall.begin(context, peers)
+            counted = await CountedCall.begin(context, peers, answers)
             return await counted.holding(await self.call(requests.reading(context, commit=True)))
 
         async def stream(_frames: Any, context: Any) -> None:
             CALLER.set(self._callers.caller(context))
-            await self.stream(requests.reading(context), await CountedCall.begin(context, peers))
+            await self.stream(requests.reading(context), await CountedCall.begin(context, peers, answers))
 
         async def session(_frames: Any, context: Any) -> None:
             CALLER.set(self._callers.caller(context))
-            await CountedCall.begin(context, peers)
+            await CountedCall.begin(context, peers, answers)
             await self.session(requests.first, context)
 
         async def unserved(_frames: Any, context: Any) -> None:
@@ -287,9 +289,9 @@ class Handlers:
 class GrpcServer:
     """A gRPC server that listens at one address; made by `serve`."""
 
-    def __init__(self, server: grpc.aio.Server, address: str, tls: TlsSource | None) -> None:
+    def __init__(self, server: grpc.aio.Server, address: str, doors: PeerConnections) -> None:
         self._server = server
-        self._doors = watched_doors(address, tls)
+        self._doors = doors
         self.address = address
 
     async def close(self) -> None:
@@ -313,8 +315,11 @@ async def serve(
     """
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
     handlers = Handlers(service, on_fault, CallerNames(tls, address))
-    methods = handlers.methods(RequestReader(OneThread()), CallsPerPeer(are_counted=tls is not None))
-    server.add_generic_rpc_handlers((methods,))
     bound = open_doors(server, address, tls)
+    doors = watched_doors(bound, tls)
+    is_shared = tls is not None
+    answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
+    methods = handlers.methods(RequestReader(OneThread()), CallsPerPeer(are_counted=is_shared), answers)
+    server.add_generic_rpc_handlers((methods,))
     await server.start()
-    return GrpcServer(server, bound, tls)
+    return GrpcServer(server, bound, doors)

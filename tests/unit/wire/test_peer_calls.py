@@ -47,20 +47,6 @@ def test_nothing_is_counted_where_all_peers_are_on_one_machine() -> None:
         assert has_room
 
 
-def test_each_peer_has_room_for_answers_and_gets_it_back() -> None:
-    calls = CallsPerPeer(are_counted=True, answers_bytes_max=10)
-    assert calls.hold_answer("a", 11), "a single one always has room"
-    assert not calls.hold_answer("a", 1)
-    assert calls.hold_answer("b", 4)
-    assert calls.hold_answer("b", 6)
-    assert not calls.hold_answer("b", 1)
-    calls.drop_answer("a", 11)
-    assert calls.hold_answer("a", 1)
-    uncounted = CallsPerPeer(are_counted=False, answers_bytes_max=0)
-    assert uncounted.hold_answer("a", 1)
-    uncounted.drop_answer("a", 1)
-
-
 @pytest.mark.parametrize(
     ("said", "peer"),
     [

@@ -125,3 +125,30 @@ def test_a_process_without_a_free_file_looks_again_later(doors: Doors, monkeypat
         assert tried.wait(10)
     finally:
         watch.close()
+
+
+@pytest.mark.parametrize("said", ["ipv4:127.0.0.2:{}", "ipv6:%5B::ffff:127.0.0.2%5D:{}"])
+def test_connections_end_by_the_names_that_grpc_gives_them(doors: Doors, said: str) -> None:
+    watch = watching(doors.ports[0])
+    stays, ends = doors.connect(0, 2)
+    (elsewhere,) = doors.connect(1, 1)
+    ports = [one.getsockname()[1] for one in (ends, elsewhere)]
+    watch.end([*(said.format(port) for port in ports), "unix:", "ipv4:127.0.0.2:", said.format(1)])
+    assert watch.end_now() == 1
+    assert alive([stays, ends, elsewhere]) == [True, False, True]
+    assert watch.end_now() == 0
+
+
+def test_connections_end_later_if_no_file_is_left(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = watching(*doors.ports)
+    (ends,) = doors.connect(0, 1)
+    watch.end([f"ipv4:127.0.0.2:{ends.getsockname()[1]}"])
+
+    def no_file(_number: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Too many open files"):
+        patched.setattr("os.dup", no_file)
+        watch.end_now()
+    assert watch.end_now() == 1
+    assert alive([ends]) == [False]

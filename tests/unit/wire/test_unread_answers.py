@@ -18,7 +18,12 @@ from leasehold.certificates.files import CA
 from leasehold.certificates.names import CertificateRole
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus, Failure, Message
-from leasehold.limits.requests import ANSWERS_BYTES_PER_PEER_MAX, CALLS_PER_CONNECTION_MAX, CALLS_PER_PEER_MAX
+from leasehold.limits.requests import (
+    ANSWERS_BYTES_MAX,
+    ANSWERS_BYTES_PER_PEER_MAX,
+    CALLS_PER_CONNECTION_MAX,
+    CALLS_PER_PEER_MAX,
+)
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import CALL, STREAM, GrpcServer, serve
 from leasehold.wire.tls import Tls, read_tls
@@ -67,17 +72,19 @@ async def coordinator(pki: Path, service: Answering) -> AsyncIterator[tuple[Grpc
 
 
 @asynccontextmanager
-async def unread(server: GrpcServer, tls: Tls, path: str, calls: int) -> AsyncIterator[None]:
-    """A connection with so many calls, whose windows stay at 0."""
+async def unread(
+    server: GrpcServer, tls: Tls, path: str, calls: int, *, host_of_peer: str = "127.0.0.1"
+) -> AsyncIterator[asyncio.Task[None]]:
+    """A connection with so many calls, whose windows stay at 0; the task ends with the connection."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     host, port = tls.door(server.address).rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context, local_addr=(host_of_peer, 0))
     writer.write(untaken_calls(path, "x", encode(AskStatus()), calls))
     staying = asyncio.create_task(stay(reader, writer))
     try:
-        yield
+        yield staying
     finally:
         staying.cancel()
         writer.close()
@@ -162,3 +169,25 @@ async def test_answers_that_are_taken_leave_room_for_any_number(pki: Path) -> No
     async with coordinator(pki, service) as (server, tls), further(server, tls) as channel:
         for _ in range(ROUNDS):
             await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10)
+
+
+@pytest.mark.parametrize("path", [CALL, STREAM])
+async def test_answers_that_many_peers_do_not_take_do_not_keep_out_another(pki: Path, path: str) -> None:
+    """DESCRIBE of a wide table, asked from 6 addresses, made a coordinator grow by 441 MiB."""
+    service = Answering(LARGE - 100)
+    async with (
+        coordinator(pki, service) as (server, tls),
+        further(server, tls) as channel,
+        contextlib.AsyncExitStack() as held,
+    ):
+        greedy: list[asyncio.Task[None]] = []
+        for number in range(4):
+            taking_nothing = unread(server, tls, path, 3, host_of_peer=f"127.0.0.{2 + number}")
+            greedy.append(await held.enter_async_context(taking_nothing))
+            await until(service, 3 * (1 + number))
+        async with asyncio.timeout(60):
+            await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(10):
+            await channel.unary_unary(CALL)(encode(AskStatus()), timeout=10)
+        left = sum(not one.done() for one in greedy)
+        assert 0 < left * LARGE <= ANSWERS_BYTES_MAX
