@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,9 +15,11 @@ from pyspark.sql import Row, SparkSession
 
 from leasehold.client.cluster import Cluster
 from leasehold.core.words.messages import Receipt
+from leasehold.limits.units import SECOND_NS
 from leasehold.spark import session
 from leasehold.spark.types import spark_schema
 from leasehold.wire.clock import sleep_ns
+from tests import overdue
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.spark.kinds import EVERY_TYPE, rows
 
@@ -28,6 +31,7 @@ STACKS_VARIABLE = "WORKER_STACKS"
 """Names the file to which the workers write where they are when they get SIGUSR1."""
 STACKS_SHOWN = 3_000
 """Characters."""
+TIMER = pytest.StashKey[threading.Timer]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,24 +42,41 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             one.add_marker(pytest.mark.timeout(WHOLE_SECONDS))
 
 
-def pytest_exception_interact(node: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Ends the run after a test that took too long, and shows where its tasks are.
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
+    """Ends Spark just before a test has had its time, so that nothing that tidies up waits for it.
 
-    Spark still works on what it was asked, and answers each thread in order: every later test would take too long.
+    Spark still works on what it was asked, and answers each thread in order: every later call would wait too.
     """
+    if item.path.is_relative_to(Path(__file__).parent):
+        timer = threading.Timer(settings.timeout - 1, _end_spark, (item,))
+        timer.daemon = True
+        timer.start()
+        item.stash[TIMER] = timer
+
+
+def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
+    timer = item.stash.get(TIMER, None)
+    if timer is not None:
+        timer.cancel()
+
+
+def _end_spark(item: pytest.Item) -> None:
+    """The run ends with the test. Its last line says where the test was, its output where Java and the tasks were."""
+    item.session.shouldfail = f"{item.name} took too long: {overdue.where()}"
     context: Any = SparkContext._active_spark_context
-    if context is not None and call.excinfo is not None and "Timeout" in call.excinfo.exconly():
+    if context is not None:
         java = psutil.Process(context._gateway.proc.pid)
+        java.send_signal(signal.SIGQUIT)
         for one in java.children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # it may end at any time
                 if "pyspark.daemon" in one.cmdline():
                     one.send_signal(signal.SIGUSR1)
                     sleep_ns(100_000_000)  # so that they do not write at once
+        sleep_ns(SECOND_NS)  # Java writes for a while
         java.kill()
         context._gateway.proc.wait()
         stacks = Path(os.environ[STACKS_VARIABLE]).read_text()
-        report.sections.append(("Spark's Python workers", stacks[-STACKS_SHOWN:]))
-        node.session.shouldfail = f"{node.name} took too long"
+        item.add_report_section("call", "stacks of Spark's Python workers", stacks[-STACKS_SHOWN:])
 
 
 @pytest.fixture(scope="session")
