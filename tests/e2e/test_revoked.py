@@ -12,7 +12,7 @@ from leasehold.errors import LeaseholdError
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.load import Load
-from tests.e2e.waiting import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -140,12 +140,14 @@ def test_a_removed_node_comes_back_as_another_with_a_new_certificate_alone(tmp_p
 def test_nodes_that_are_removed_and_revoked_under_load_cost_no_call(tmp_path: Path) -> None:
     with RunningCluster.start(tmp_path / "cluster", nodes=4, tls=True) as small, small.connect() as cluster:
         cluster.sql("CREATE DATABASE d")
-        cluster.sql("CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 8 BUCKETS")
+        copies = "TBLPROPERTIES ('replication' = '3')"
+        cluster.sql(f"CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 8 BUCKETS {copies}")
         with small.connect() as other, Load(other, "ALTER TABLE d.t SET TBLPROPERTIES ('round' = '{}')".format) as load:
             assert load.goes_on()
             assert leasehold("node", "remove", "node-4", directory=small.directory).code == 0
             wait_until(lambda: small.local.node("node-4").running() is None)
             assert load.goes_on()
+            wait_until_whole(cluster)
             cluster.sql(revocation(small, small.directory / "tls" / "node-3"))
             small.local.node("node-3").wait_until_gone()
             assert load.goes_on()

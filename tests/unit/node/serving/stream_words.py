@@ -7,6 +7,7 @@ from pyarrow import flight
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import BytesEnd, ForwardAdmitted, ForwardTicket, RowsEnd, WriteTicket
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId
+from leasehold.wire.clock import sleep_ns
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import calling, descriptor, send
 from tests.unit.node.cluster import CLUSTER, Cluster, rows
@@ -80,6 +81,12 @@ def files_of(made: Cluster, node: int) -> list[str]:
     """Every file of a node's disk that is or will be a segment."""
     root = made.node(node).root
     return [path.name for folder in ("segments", "staging") for path in (root / folder).rglob("*") if path.is_file()]
+
+
+def until_staged(made: Cluster) -> None:
+    """Waits until no file is on its way to a disk: a write leaves a replica out that is slow, and it goes on."""
+    while any(list((node.root / "staging").rglob("*.parquet")) for node in made.nodes):
+        sleep_ns(1_000_000)
 
 
 def until_gone(made: Cluster) -> None:

@@ -22,6 +22,7 @@ from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment as storage
 from leasehold.wire.flight import calling, expect, ticket
 from tests.unit.node.cluster import DROP_TABLE, Cluster, Node, cluster, rows
+from tests.unit.node.serving.stream_words import until_staged
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def append(made: Cluster, batch: pa.RecordBatch) -> tuple[StagedSegment, ...]:
     transaction = made.open()
     staged = stage(made.facts(), transaction, [batch], made.catalog.revision)
     made.commit(transaction, staged)
+    until_staged(made)
     return staged
 
 
