@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from leasehold.client import merge
+from leasehold.client import overwrite
 from leasehold.client.cluster import Cluster
 from leasehold.errors import Definite, LeaseholdError, Refused
 from leasehold.limits.clients import REPLACE_ATTEMPTS
@@ -157,7 +157,7 @@ def test_what_can_not_be_merged_is_refused_and_changes_nothing(
 def test_a_merge_is_planned_again_if_others_change_its_rows(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    table, begin, begun = cluster.table("db.t"), merge.begin_overwrite, list[int]()
+    table, begin, begun = cluster.table("db.t"), overwrite.begin_overwrite, list[int]()
     table.append(rows((2, "b", 20)))
 
     def begin_and_be_late(*given: Any) -> Any:
@@ -168,7 +168,7 @@ def test_a_merge_is_planned_again_if_others_change_its_rows(
             table.append(rows((2, "late", len(begun))))
         return found
 
-    monkeypatch.setattr(merge, "begin_overwrite", begin_and_be_late)
+    monkeypatch.setattr(overwrite, "begin_overwrite", begin_and_be_late)
     if times < REPLACE_ATTEMPTS:
         assert table.merge(rows((2, "B", 0)), ["k"]).rows_matched == 2
         assert shown(cluster) == [(2, "B", 0), (2, "B", 0)]
@@ -182,7 +182,7 @@ def test_a_merge_is_planned_again_if_others_change_its_rows(
 def test_a_merge_is_planned_again_if_its_rows_are_compacted_with_others(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, begin, begun = cluster.table("db.t"), merge.begin_overwrite, list[int]()
+    table, begin, begun = cluster.table("db.t"), overwrite.begin_overwrite, list[int]()
     for key in range(KEYS):
         table.append(rows((key, "old", key)))
 
@@ -193,7 +193,7 @@ def test_a_merge_is_planned_again_if_its_rows_are_compacted_with_others(
         begun.append(1)
         return found
 
-    monkeypatch.setattr(merge, "begin_overwrite", begin_and_be_late)
+    monkeypatch.setattr(overwrite, "begin_overwrite", begin_and_be_late)
     assert table.merge(rows((2, "new", 0), (4, "new", 0)), ["k"]).rows_matched == 2
     assert len(begun) == 2
     old = [(key, "old", key) for key in range(KEYS) if key not in {2, 4}]

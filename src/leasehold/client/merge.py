@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from leasehold.client.columns import field_named
 from leasehold.client.not_written import writing_nothing
-from leasehold.client.overwrite import begin_overwrite, conflicts, replace_rows, unaltered
+from leasehold.client.overwrite import begin_change, conflicts, replace_rows, unaltered
 from leasehold.client.table import conditions
-from leasehold.core.data.replacement import check_same_segments, check_unaltered
+from leasehold.core.data.replacement import check_same_segments
 from leasehold.core.words.literals import render, render_instant
 from leasehold.core.words.messages import Filter, TableFacts
 from leasehold.core.words.records import Field
@@ -93,10 +93,8 @@ def check_words(on: Sequence[str], when_matched: object, when_not_matched: objec
 
 
 def _merge(cluster: "Cluster", facts: TableFacts, merging: "_Merge", where: tuple[Filter, ...]) -> Merged:
-    with writing_nothing(), unaltered(cluster, facts, facts.name):
-        begun = begin_overwrite(cluster, facts.name, where)
-        check_unaltered(begun, facts)
-        begun = msgspec.structs.replace(begun, moves=True, keeps=False)
+    with writing_nothing():
+        begun = begin_change(cluster, facts, where, keeps=False)
 
     def merged() -> Iterator[pa.RecordBatch]:
         with conflicts(facts), unaltered(cluster, begun, facts.name):

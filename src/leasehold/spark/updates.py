@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.columns import field_named
-from leasehold.client.overwrite import begin_overwrite, unaltered
+from leasehold.client.overwrite import begin_change
 from leasehold.client.table import conditions
-from leasehold.core.data.replacement import check_unaltered
 from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
@@ -39,15 +38,9 @@ def change_rows(
     """Puts `changed` of the rows that fulfil `where` in their place; if rows move, they need not fulfil it any more.
     Raises as `write`, with CONFLICT if others change these rows again and again, or alter the table."""
     for attempt in range(1, REPLACE_ATTEMPTS + 1):
-        with unaltered(connection, facts, facts.name):
-            begun = begin_overwrite(connection, facts.name, conditions(where))
-        check_unaltered(begun, facts)
-        begun = msgspec.structs.replace(begun, moves=moves)
+        begun = begin_change(connection, facts, conditions(where), moves=moves)
         target = read_table(spark, connection, facts.name, where=where, options=login)
-        options = {
-            **login,
-            BEGUN_OPTION: msgspec.json.encode(begun).decode(),
-        }
+        options = {**login, BEGUN_OPTION: msgspec.json.encode(begun).decode()}
         try:
             write_frame(connection, with_types(changed(target), facts.fields), facts.name, "overwrite", options)
         except (PySparkException, Refused) as error:

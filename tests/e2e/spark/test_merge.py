@@ -9,13 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from leasehold.client import merge as alone
 from leasehold.client import overwrite
 from leasehold.client.cluster import Cluster
 from leasehold.client.merge import Merged
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.clients import REPLACE_ATTEMPTS
-from leasehold.spark import merge, merges, table, updates, write
+from leasehold.spark import merge, merges, table, write
 from tests.e2e.spark.sorted_rows import expected, rows_of
 
 pytestmark = pytest.mark.spark
@@ -162,8 +161,7 @@ def test_a_merge_is_planned_again_if_others_change_its_rows(
             cluster.table(name).append(pa.table({"k": [2], "s": ["late"], "n": pa.array([len(begun)], pa.int32())}))
         return found
 
-    for module in (updates, alone):
-        monkeypatch.setattr(module, "begin_overwrite", begin_and_be_late)
+    monkeypatch.setattr(overwrite, "begin_overwrite", begin_and_be_late)
     source = frame_of(spark, (2, "B", 0))
     if times < REPLACE_ATTEMPTS:
         merge(source, name, ["k"])
