@@ -67,12 +67,13 @@ def ended(code: str, about: str = NAME) -> Iterator[None]:
 
 
 def test_a_frame_says_what_it_reads(spark: SparkSession, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    before = cluster.plan(NAME).facts.revision
     frame = table(spark, NAME, where="k < 10")
     assert [row["k"] for row in frame.orderBy("k").collect()] == list(range(10))
     plan = last_plan(frame)
     assert plan is not None
     assert (plan.table, plan.segments, plan.pruned, plan.local, plan.remote, plan.groups) == (NAME, 2, 1, 1, 0, 1)
-    assert plan.revision == cluster.plan(NAME).facts.revision
+    assert before <= plan.revision <= cluster.plan(NAME).facts.revision, "a revision may come from elsewhere"
     frame.explain(extended=True)
     shown = capsys.readouterr().out
     assert f"leasehold local {NAME}, 1 of 2 segments" in shown
