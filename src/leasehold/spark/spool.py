@@ -1,7 +1,7 @@
-"""Rows of a frame in this process, which sends them to the nodes: no Python task of Spark is started for them.
+"""Files of Parquet by which the rows of a frame come into this process, if all of Spark is one process.
 
-A few rows come as Arrow. Others are written by Spark into Parquet files of its own, if all of Spark is one process: it
-makes Parquet of rows in less time than the Arrow batches of a Python task, and Arrow reads Parquet in next to none.
+Spark makes Parquet of rows in less time than the Arrow batches of a Python task, and Arrow reads Parquet in next to
+none.
 
 The files lie in a folder of the driver that Spark removes when it ends, and that is removed as soon as the rows are
 written. Instants and days are written as numbers, so that no setting of the session changes them on their way.
@@ -9,7 +9,7 @@ written. Instants and days are written as numbers, so that no setting of the ses
 
 import logging
 import shutil
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampType
 
-from leasehold.limits.clients import FEW_BYTES_MAX, FEW_ROWS_MAX, SPOOL_BATCH_ROWS, SPOOL_ROW_GROUP_BYTES
-from leasehold.spark.session_kinds import is_one_process, known_bytes
+from leasehold.limits.clients import SPOOL_BATCH_ROWS, SPOOL_ROW_GROUP_BYTES
 from leasehold.spark.types import spelling
 from leasehold.storage.schema import arrow_type
 from leasehold.wire.entropy import SystemEntropy
@@ -50,37 +49,6 @@ class Spool:
         schema = _arrow_schema(self._frame)
         for file in sorted(self.folder.glob("*.parquet")):
             yield from _read(file, schema)
-
-
-def can_be_here(frame: DataFrame) -> bool:
-    """Whether this process may have the rows of a frame, as far as Spark can tell before it has them."""
-    if any(spelling(one.dataType) is None for one in frame.schema.fields):
-        return False
-    size = known_bytes(frame)
-    return size is not None and (size <= FEW_BYTES_MAX or is_one_process(frame.sparkSession))
-
-
-@contextmanager
-def rows_here(frame: DataFrame) -> Generator[Callable[[], Iterable[pa.RecordBatch]] | None]:
-    """Reads the rows of a frame that `can_be_here`, as often as it is called; None if there are too many, or if the
-    disk has no room for them. Raises what the frame raises."""
-    few = _few_rows(frame)
-    if few is not None:
-        yield few.to_batches
-    elif not is_one_process(frame.sparkSession):
-        yield None
-    else:
-        with spooled(frame) as spool:
-            yield None if spool is None else spool.rows
-
-
-def _few_rows(frame: DataFrame) -> pa.Table | None:
-    """All rows, in the columns of the frame, if they are few indeed: the size that Spark tells is a guess."""
-    size = known_bytes(frame)
-    if size is None or size > FEW_BYTES_MAX:
-        return None
-    found = _by_place(frame).limit(FEW_ROWS_MAX + 1).toArrow()
-    return found.rename_columns(frame.columns) if found.num_rows <= FEW_ROWS_MAX else None
 
 
 @contextmanager
@@ -114,13 +82,13 @@ def _write(frame: DataFrame, folder: Path) -> bool:
     return True
 
 
-def _by_place(frame: DataFrame) -> DataFrame:
+def by_place(frame: DataFrame) -> DataFrame:
     """Its columns by their places: names of any characters, also twice."""
     return frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
 
 
 def _as_numbers(frame: DataFrame) -> DataFrame:
-    placed = _by_place(frame)
+    placed = by_place(frame)
     return placed.select(*(_as_number(F.col(one.name), one.dataType).alias(one.name) for one in placed.schema.fields))
 
 

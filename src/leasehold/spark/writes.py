@@ -16,6 +16,7 @@ from leasehold.core.words.records import Field
 from leasehold.errors import BadSettings, LeaseholdError
 from leasehold.limits.clients import APPEND_ATTEMPTS
 from leasehold.spark.begun_writes import BegunWrite, begin_write
+from leasehold.spark.driver_rows import bytes_here, rows_here
 from leasehold.spark.options import (
     BY_OPTION,
     CLUSTER_OPTION,
@@ -27,7 +28,6 @@ from leasehold.spark.options import (
 from leasehold.spark.settings import connected, credentials
 from leasehold.spark.sink import say_short
 from leasehold.spark.source import FORMAT
-from leasehold.spark.spool import can_be_here, rows_here
 from leasehold.spark.types import spark_type
 
 Mode: TypeAlias = Literal["append", "overwrite"]
@@ -75,9 +75,10 @@ def write(
 def write_frame(connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]) -> None:
     """As `write`; the `options` log in, and say what is replaced."""
     options = {**options, CLUSTER_OPTION: connection.target}
-    begun = _begun(connection, frame, name, mode, options) if can_be_here(frame) else None
-    if begun is not None:
-        with rows_here(frame) as rows:
+    size_bytes = bytes_here(frame)
+    begun = None if size_bytes is None else _begun(connection, frame, name, mode, options)
+    if size_bytes is not None and begun is not None:
+        with rows_here(frame, size_bytes) as rows:
             if rows is not None:
                 _send(connection, begun, rows)
                 return

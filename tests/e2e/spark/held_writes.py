@@ -153,7 +153,7 @@ def held_write(
             hold_driver(patch, passes)
         patch.setattr(writes, "FORMAT", "held")
         if not files:
-            patch.setattr(writes, "can_be_here", lambda _: False)
+            patch.setattr(writes, "bytes_here", lambda _: None)
             patch.setattr(merges, "MERGE_ALONE_BYTES_MAX", -1)
         passes("begun")
         told = written(places.frame(spark, new, tasks), name, mode, cluster)

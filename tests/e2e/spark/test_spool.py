@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 from leasehold.client.cluster import Cluster
 from leasehold.errors import Definite
 from leasehold.limits.clients import FEW_ROWS_MAX
-from leasehold.spark import merge, sql, table, write
+from leasehold.spark import driver_rows, merge, sql, table, write
 from leasehold.spark import spool as spooling
-from leasehold.spark.spool import Spool, can_be_here, spooled
+from leasehold.spark.driver_rows import bytes_here
+from leasehold.spark.spool import Spool, spooled
 from leasehold.spark.types import spark_schema
 from tests.e2e.small_disk import SmallDisk
 from tests.e2e.spark.kinds import EVERY_TYPE, rows
@@ -40,8 +41,8 @@ def spools(monkeypatch: pytest.MonkeyPatch) -> Spools:
             assert spool is None or spool.folder.parent.stat().st_mode & 0o777 == 0o700
             yield spool
 
-    monkeypatch.setattr(spooling, "FEW_BYTES_MAX", -1)
-    monkeypatch.setattr(spooling, "spooled", noted)
+    monkeypatch.setattr(driver_rows, "FEW_BYTES_MAX", -1)
+    monkeypatch.setattr(driver_rows, "spooled", noted)
     return made
 
 
@@ -63,11 +64,11 @@ def left(spark: SparkSession) -> list[str]:
 
 
 def test_only_frames_of_known_size_and_types_take_this_way(spark: SparkSession) -> None:
-    assert can_be_here(spark.range(10_000_000))
-    assert can_be_here(spark.range(10))
-    assert not can_be_here(spark.createDataFrame([Row(id=1)])), "its size is not known"
-    assert not can_be_here(spark.range(10).selectExpr("id", "array(id) AS several"))
-    assert not can_be_here(spark.range(10).selectExpr("id", "NULL AS nothing"))
+    assert bytes_here(spark.range(10_000_000)) == 80_000_000
+    assert bytes_here(spark.range(10)) == 80
+    assert bytes_here(spark.createDataFrame([Row(id=1)])) is None, "its size is not known"
+    assert bytes_here(spark.range(10).selectExpr("id", "array(id) AS several")) is None
+    assert bytes_here(spark.range(10).selectExpr("id", "NULL AS nothing")) is None
 
 
 def test_rows_that_are_few_as_spark_guesses_and_are_not_go_by_way_of_files(
@@ -81,7 +82,7 @@ def test_rows_that_are_few_as_spark_guesses_and_are_not_go_by_way_of_files(
         with spooled(frame) as spool:
             yield spool
 
-    monkeypatch.setattr(spooling, "spooled", noted)
+    monkeypatch.setattr(driver_rows, "spooled", noted)
     cluster.sql("CREATE TABLE e2e.guessed (id BIGINT)")
     for count in (FEW_ROWS_MAX, FEW_ROWS_MAX + 1):
         frame = spark.range(1).selectExpr(f"explode(sequence(1L, {count}L)) AS id")
@@ -93,7 +94,7 @@ def test_rows_that_are_few_as_spark_guesses_and_are_not_go_by_way_of_files(
 def test_a_large_frame_is_written_whole(spark: SparkSession, cluster: Cluster) -> None:
     cluster.sql("CREATE TABLE e2e.large (id BIGINT, tag STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
     frame = spark.range(5_000_000).withColumn("tag", F.concat(F.lit("row "), F.col("id").cast("string")))
-    assert can_be_here(frame)
+    assert bytes_here(frame)
     write(frame, "e2e.large")
     found = table(spark, "e2e.large").agg(F.count("*"), F.sum("id"), F.max("tag"), F.countDistinct("tag")).first()
     assert found is not None
@@ -128,7 +129,7 @@ def test_every_type_comes_back_as_it_was_written(
 ) -> None:
     name = f"e2e.spooled_{len(settings)}_{few}"
     if few:
-        monkeypatch.setattr(spooling, "FEW_BYTES_MAX", 2**20)
+        monkeypatch.setattr(driver_rows, "FEW_BYTES_MAX", 2**20)
     cluster.sql(f"CREATE TABLE {name} ({EVERY_TYPE}) CLUSTERED BY (id) INTO 4 BUCKETS")
     for key, value in settings.items():
         before = spark.conf.get(key, None)
@@ -253,7 +254,7 @@ def test_rows_that_others_add_while_the_frame_is_made_are_a_conflict(
             cluster.table("e2e.spooled_race").append(pa.table({"id": [2]}))
             yield spool
 
-    monkeypatch.setattr(spooling, "spooled", late)
+    monkeypatch.setattr(driver_rows, "spooled", late)
     with refused("CONFLICT"):
         write(spark.range(5, 7), "e2e.spooled_race", "overwrite")
     assert ids(spark, "e2e.spooled_race") == [1, 2]
@@ -273,7 +274,7 @@ def test_rows_that_are_changed_this_way_are_read_again_after_a_conflict(
                 cluster.table("e2e.spooled_again").append(pa.table({"id": [7], "n": pa.array([1], pa.int32())}))
             yield spool
 
-    monkeypatch.setattr(spooling, "spooled", late)
+    monkeypatch.setattr(driver_rows, "spooled", late)
     sql(spark, "UPDATE e2e.spooled_again SET n = n + 1")
     assert [tuple(one) for one in table(spark, "e2e.spooled_again").orderBy("id").collect()] == [
         (one, 2) for one in (0, 1, 2, 7)
@@ -331,8 +332,8 @@ def test_a_table_altered_while_files_are_made_gets_no_row_in_another_column(
                 cluster.sql(one.format(name))
             yield spool
 
-    monkeypatch.setattr(spooling, "FEW_BYTES_MAX", -1)
-    monkeypatch.setattr(spooling, "spooled", altered)
+    monkeypatch.setattr(driver_rows, "FEW_BYTES_MAX", -1)
+    monkeypatch.setattr(driver_rows, "spooled", altered)
     frame = spark.range(5).selectExpr("id AS a", "id + 10 AS b")
     if column.islower():
         write(frame, name)

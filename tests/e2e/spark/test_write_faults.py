@@ -254,7 +254,7 @@ def test_of_two_writers_that_replace_a_day_at_once_the_day_has_the_rows_of_one(
 ) -> None:
     drawn, day = Drawn.by(seed), ReplacedDay(cluster, f"e2e.both_{seed}")
     if not drawn.files:
-        monkeypatch.setattr(writes, "can_be_here", lambda _: False)
+        monkeypatch.setattr(writes, "bytes_here", lambda _: None)
     ranges = [range(begin, begin + len(drawn.new)) for begin in (NEW_FROM, 2 * NEW_FROM + len(drawn.new))]
     both, told = threading.Barrier(2), dict[int, Told]()
 
