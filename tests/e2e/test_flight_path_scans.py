@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold.client.scan import read_plan, read_segment
+from leasehold.client.scan import read_plan, read_segments
 from leasehold.core.words.statements import Definition
 from leasehold.errors import Refused, Unreachable
 from leasehold.storage.servelog import read_serve_log
@@ -45,7 +45,7 @@ def test_fences_in_the_middle_lose_and_double_no_row(read_only: Cluster, fences:
     plan = made.plan()
     (segment,) = plan.segments
     found = [
-        value for batch in read_segment(plan, segment, runtime=paced(next_round)) for value in batch[0].to_pylist()
+        value for batch in read_segments(plan, (segment,), runtime=paced(next_round)) for value in batch[0].to_pylist()
     ]
     next_round(0)
     for node in made.nodes:
@@ -71,7 +71,7 @@ def test_a_drop_ends_a_running_scan_within_one_batch(pair: Cluster, statement: D
     pair.node(first_holder(pair)).at_reading(4, lambda: pair.hide(statement))
     found = []
     with pytest.raises(Refused) as caught:
-        found.extend(batch.num_rows for batch in read_segment(plan, segment))
+        found.extend(batch.num_rows for batch in read_segments(plan, (segment,)))
     assert caught.value.code in {"TABLE_DROPPED", "COLUMN_DROPPED"}
     assert found == [1000, 1000]
 
@@ -157,7 +157,7 @@ def test_a_slow_taker_of_rows_gets_them_all(pair: Cluster) -> None:
     append(pair, wide)
     plan = pair.plan()
     found = []
-    for batch in read_segment(plan, plan.segments[0], batch_timeout_ns=150_000_000):
+    for batch in read_segments(plan, (plan.segments[0],), batch_timeout_ns=150_000_000):
         found.extend(batch[0].to_pylist())
         threading.Event().wait(0.05)
     assert found == list(range(30_000))
@@ -215,7 +215,7 @@ def test_rows_that_expire_in_the_middle_of_a_scan_stay_in_it(tmp_path: Path) -> 
         plan = made.plan("k")
         node = made.node(first_holder(made))
         node.at_reading(3, lambda: made.expire_before(5 * 86_400_000_000))
-        found = [value for one in read_segment(plan, plan.segments[0]) for value in one[0].to_pylist()]
+        found = [value for one in read_segments(plan, (plan.segments[0],)) for value in one[0].to_pylist()]
         assert found == list(range(10)), "the horizon is that of the plan"
 
 

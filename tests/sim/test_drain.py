@@ -38,11 +38,25 @@ async def empty(ground: Ground, node: int) -> None:
     await ground.wait_for(lambda: not disk.listing())
 
 
-async def going(ground: Ground, counts: list[int]) -> None:
-    """Writes and reads; no write and no scan fails."""
-    while True:
-        await ground.write(5)
-        counts.append((await ground.read()).total())
+class Load:
+    """Writes and reads until it has to `end`; no write and no scan fails."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.counts: list[int] = []
+        self._is_over = False
+        self._task = ground.group.create_task(self._run(ground))
+
+    async def _run(self, ground: Ground) -> None:
+        while not self._is_over:
+            await ground.write(5)
+            self.counts.append((await ground.read()).total())
+
+    async def end(self) -> None:
+        """A write that broke off would leave its transaction open for minutes."""
+        self._is_over = True
+        await self._task
+        assert self.counts == sorted(self.counts)
+        assert self.counts
 
 
 def names_in_manifest(ground: Ground) -> set[int]:
@@ -54,13 +68,11 @@ def test_a_node_is_drained_under_load_then_stopped_and_removed():
         await ground.create(replication=2, buckets=6)
         for _ in range(3):
             await ground.write(30)
-        counts: list[int] = []
-        load = ground.group.create_task(going(ground, counts))
+        load = Load(ground)
         await alter(ground, 1, "DRAIN")
         assert (await status(ground, 1)).stage == "DRAINING"
         await empty(ground, 1)
-        load.cancel()
-        assert counts == sorted(counts)
+        await load.end()
         assert names_in_manifest(ground) == {2, 3}
         assert {len(one.in_sync) for one in buckets(ground)} == {2}
         before = await ground.read()
@@ -76,8 +88,7 @@ def test_each_node_in_turn_is_drained_stopped_and_comes_back():
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=1, buckets=3)
         await ground.write(30)
-        counts: list[int] = []
-        load = ground.group.create_task(going(ground, counts))
+        load = Load(ground)
         for number in (1, 2, 3):
             await alter(ground, number, "DRAIN")
             await empty(ground, number)
@@ -87,9 +98,7 @@ def test_each_node_in_turn_is_drained_stopped_and_comes_back():
             node.start(ground.group)
             await ground.wait_for(lambda node=node: node.guard() is not None)
             await alter(ground, number, "UNDRAIN")
-        load.cancel()
-        assert counts == sorted(counts)
-        assert counts
+        await load.end()
 
     simulate(scenario)
 

@@ -12,7 +12,7 @@ from leasehold.testing.cluster import AT_LENGTH
 from tests.few import few
 from tests.sim.data_words import Ground, simulate
 from tests.sim.test_copies import buckets
-from tests.sim.test_drain import alter, going, names_in_manifest
+from tests.sim.test_drain import Load, alter, names_in_manifest
 
 BUCKETS = 6
 NEW = 4
@@ -66,12 +66,10 @@ def test_a_new_node_gets_its_share_under_load():
         await with_an_empty_node(ground)
         plan = await shown(ground, "SHOW REBALANCE")
         assert [(row["to"], row["state"]) for row in plan] == [(ground.node(NEW).name, "PLANNED")] * 3
-        read: list[int] = []
-        load = ground.group.create_task(going(ground, read))
+        load = Load(ground)
         await rebalance(ground)
         await ground.wait_for(lambda: counts(ground) == {1: 3, 2: 3, 3: 3, 4: 3})
-        load.cancel()
-        assert read == sorted(read)
+        await load.end()
         await ground.wait_for(lambda: is_whole(ground))
         assert await shown(ground, "SHOW REBALANCE") == []
         assert not await is_under_way(ground)

@@ -16,9 +16,9 @@ from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read
 from leasehold.core.data.reader import read_again as steps_again
 from leasehold.core.data.runtime import Runtime
+from leasehold.core.data.scan import Together
 from leasehold.core.replicas.lost import check_nothing_lost
 from leasehold.core.words.messages import BatchMark, ScanPlan
-from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import NodeLogin
 from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.storage.schema import arrow_schema
@@ -27,9 +27,9 @@ from leasehold.wire.steps import iterate, run
 from leasehold.wire.tls import TlsSource
 
 
-def read_segment(
+def read_segments(
     plan: ScanPlan,
-    segment: SegmentRecord,
+    segments: Together,
     *,
     runtime: Runtime = THREADS,
     places: Places | None = None,
@@ -37,16 +37,16 @@ def read_segment(
     tls: TlsSource | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
+    """The rows of segments of a plan, each once, in exactly `arrow_schema(plan.fields)`.
 
-    By default the `places` are those of the plan; a caller that reads several segments makes them once. After a replica
-    has sent nothing for `batch_timeout_ns`, the next one is asked. Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED,
-    FORBIDDEN ..) as soon as one replica says so, or with code SEGMENTS_LOST if no node holds the segment any more, and
-    `Unreachable` with code NO_REPLICA once no replica has served for as long as `Asking` says.
+    By default the `places` are those of the plan; a caller that reads other segments too makes them once. After a
+    replica has sent nothing for `batch_timeout_ns`, the next one is asked. Raises `Refused` (TABLE_DROPPED,
+    COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code SEGMENTS_LOST if no node holds a segment
+    any more, and `Unreachable` with code NO_REPLICA once no replica has served for as long as `Asking` says.
     """
     places, ports = places or places_of(plan.facts, runtime=runtime), _ports(plan, runtime, tls)
     reader = SegmentReader(
-        plan, segment, places, ports, login=login, asking=Asking(), batch_timeout_ns=batch_timeout_ns
+        plan, segments, places, ports, login=login, asking=Asking(), batch_timeout_ns=batch_timeout_ns
     )
     return _batches(reader.batches())
 
@@ -65,20 +65,20 @@ def read_plan(
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
 
-    Up to `streams` segments are read ahead, each by at most SCAN_AHEAD_BYTES_MAX. `known` is what the client knows.
-    `batch_timeout_ns` and errors are as in `read_segment`.
+    Up to `streams` calls are made ahead, each by at most SCAN_AHEAD_BYTES_MAX. `known` is what the client knows.
+    `batch_timeout_ns` and errors are as in `read_segments`.
     """
     assert streams >= 1
     patient = asking or Asking()
     check_nothing_lost(plan.facts.name, plan.segments)
     places, ports = places_of(plan.facts, refresh, known=known, runtime=runtime), _ports(plan, runtime, tls)
 
-    def one(segment: SegmentRecord) -> SegmentReader[pa.RecordBatch]:
+    def some(segments: Together) -> SegmentReader[pa.RecordBatch]:
         return SegmentReader(
-            plan, segment, places, ports, login=login, asking=patient, batch_timeout_ns=batch_timeout_ns
+            plan, segments, places, ports, login=login, asking=patient, batch_timeout_ns=batch_timeout_ns
         )
 
-    return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _batches(in_order(plan, one, streams)))
+    return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _batches(in_order(plan, some, streams)))
 
 
 def _ports(plan: ScanPlan, runtime: Runtime, tls: TlsSource | None) -> ReaderPorts[pa.RecordBatch]:

@@ -38,7 +38,9 @@ which sends row after row does not hold it for ever."""
 SCAN_PLANS_MAX: Final = 5
 """Plans that a client makes for one query while rows are taken away before it has shown any."""
 SCAN_STREAMS: Final = 4
-"""Segments that one reader reads at once."""
+"""Calls to nodes that one reader makes at once."""
+SCAN_TOGETHER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of small segments of a bucket, that one call reads: a call costs more than such a segment."""
 SCAN_AHEAD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Batches of one segment that wait for the reader, beside the window of gRPC. A larger batch waits alone."""
 SCAN_DISCARDS_MAX: Final = 4

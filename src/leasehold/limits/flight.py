@@ -25,6 +25,8 @@ FLIGHT_SILENCE_NS: Final = 4 * FLIGHT_KEEPALIVE_INTERVAL_NS
 FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
 """How long running streams may take to end once a node stops."""
 FLIGHT_READS_MAX: Final = 256
+SEGMENTS_PER_SCAN_MAX: Final = 64
+"""That one ticket names."""
 FLIGHT_SCANS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What the batches and messages of all scans take, about; further scans wait."""
 FLIGHT_SCANS_PATIENCE_NS: Final = SECOND_NS

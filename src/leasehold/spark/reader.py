@@ -24,9 +24,10 @@ from pyspark.sql.types import StructType
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.past import AsOf
-from leasehold.client.scan import read_segment
+from leasehold.client.scan import read_segments
 from leasehold.client.threads import of_process, places_of
 from leasehold.core.data.cutoff import rows_taken_away
+from leasehold.core.data.scan import together
 from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import Filter, ScanPlan
@@ -152,8 +153,8 @@ def read_rows(plan: ScanPlan, schema: StructType, cluster: Coordinators) -> Iter
 def rows_of(plan: ScanPlan, cluster: Coordinators) -> Iterator[pa.RecordBatch]:
     """The rows of a plan as nodes send them."""
     places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
-    for segment in plan.segments:
-        yield from read_segment(plan, segment, places=places, login=node_login(cluster.token), tls=cluster.tls)
+    for some in together(plan.segments):
+        yield from read_segments(plan, some, places=places, login=node_login(cluster.token), tls=cluster.tls)
 
 
 def fields_of(cluster: Coordinators, asked: Asked) -> tuple[Field, ...]:

@@ -16,6 +16,7 @@ from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
+from leasehold.core.data.scan import Together, together
 from leasehold.core.membership.identity import node_login
 from leasehold.core.words.messages import (
     AgreeCutoff,
@@ -27,7 +28,6 @@ from leasehold.core.words.messages import (
     ScanPlan,
     ViewFacts,
 )
-from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ObjectId, Revision
@@ -65,11 +65,11 @@ def batches_of(
 
 def _reading(
     plan: ScanPlan, client: CoordinatorClient, ports: ReaderPorts[ReplicaBatch]
-) -> Callable[[ScanPlan], Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]]:
+) -> Callable[[ScanPlan], Callable[[Together], SegmentReader[ReplicaBatch]]]:
     """Reads segments of a plan, by this plan or by the same one with another cutoff."""
     places = Places(plan.facts, partial(client.look_again, plan.facts), runtime=ports.runtime, known=client.known)
 
-    def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]:
+    def of(plan: ScanPlan) -> Callable[[Together], SegmentReader[ReplicaBatch]]:
         login = node_login(client.calls.token)
         return lambda one: SegmentReader(plan, one, places, ports, login=login, asking=Asking())
 
@@ -80,7 +80,7 @@ class SimulatedReader:
     """One client that reads, and waits for `think_ns` after each batch. Requests to replicas run in `group`.
 
     After some batches `take`, if it is set, runs a statement on the table. With `tasks` each scan is a query of several
-    tasks, as in Spark: each task asks for the query's cutoff and reads one segment. With `through` each scan reads its
+    tasks, as in Spark: each task asks for the query's cutoff and makes one call. With `through` each scan reads its
     table through the view with that name.
 
     `on_handed_out` gets, for each batch, its revision and the newest one that had returned to this client.
@@ -181,10 +181,10 @@ class SimulatedReader:
             return
         of = _reading(plan, self.client, self._ports)
         query = self._entropy.hex_128()
-        for segment in plan.segments:
+        for some in together(plan.segments):
             cutoff = await self._agreed(plan, query)
             planned.cutoff = planned.cutoff or cutoff
-            async with aclosing(of(msgspec.structs.replace(plan, cutoff=cutoff))(segment).batches()) as found:
+            async with aclosing(of(msgspec.structs.replace(plan, cutoff=cutoff))(some).batches()) as found:
                 async for batch in found:
                     yield batch
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from leasehold.client.append import stage
-from leasehold.client.scan import read_plan, read_segment
+from leasehold.client.scan import read_plan, read_segments
 from leasehold.client.threads import THREADS, Refresh, of_process, places_of
 from leasehold.core.data.hedging import HedgeLimits
 from leasehold.core.data.known import Known
@@ -66,7 +66,7 @@ def read_one(
     plan: ScanPlan, segment: SegmentRecord, *, runtime: Runtime = THREADS, places: Places | None = None, **how: Any
 ) -> Iterator[pa.RecordBatch]:
     places = places or places_in(plan.facts, runtime=runtime)
-    return read_segment(plan, segment, runtime=runtime, places=places, **how)
+    return read_segments(plan, (segment,), runtime=runtime, places=places, **how)
 
 
 def never(_duration_ns: int) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from leasehold.client.scan import read_plan, read_segment
+from leasehold.client.scan import read_plan, read_segments
 from leasehold.client.threads import places_of
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import BatchMark, Place, ReadTicket, ScanPlan, TableFacts
@@ -121,7 +121,7 @@ def read(servers: list[Script], *, turn: int = 0) -> list[int]:
         clock[0] += duration_ns * 100
 
     plan = plan_of(servers)
-    batches = read_segment(plan, segment(len(servers), turn), runtime=paced(sleep, lambda: clock[0]))
+    batches = read_segments(plan, (segment(len(servers), turn),), runtime=paced(sleep, lambda: clock[0]))
     return [value for batch in batches for value in batch[0].to_pylist()]
 
 
@@ -166,7 +166,7 @@ def test_a_replica_that_sends_row_after_row_is_left_for_the_next_one() -> None:
             yield part(at, at + 1)
 
     with serving(trickling, honest) as servers:
-        batches = read_segment(plan_of(servers), segment(2), batch_timeout_ns=150 * MILLISECOND_NS)
+        batches = read_segments(plan_of(servers), (segment(2),), batch_timeout_ns=150 * MILLISECOND_NS)
         assert [value for batch in batches for value in batch[0].to_pylist()] == list(range(ROWS))
         assert [len(one.asked) for one in servers] == [1, 1]
 
@@ -224,7 +224,7 @@ def test_a_failing_coordinator_does_not_end_a_scan() -> None:
         pauses: list[int] = []
         runtime = paced(pauses.append)
         places = places_of(plan.facts, refresh, runtime=runtime)
-        batches = read_segment(plan, plan.segments[0], runtime=runtime, places=places)
+        batches = read_segments(plan, (plan.segments[0],), runtime=runtime, places=places)
         assert sum(batch.num_rows for batch in batches) == ROWS
         assert len(pauses) == 1
 
@@ -242,7 +242,8 @@ def test_errors_of_a_plan_keep_their_class_and_code() -> None:
 def test_segments_come_in_the_order_of_the_plan() -> None:
     with serving(honest) as servers:
         plan = plan_of(servers)
-        many = ScanPlan(facts=plan.facts, fields=plan.fields, segments=plan.segments * 9)
+        each = (msgspec.structs.replace(plan.segments[0], bucket=BucketNumber(number)) for number in range(9))
+        many = msgspec.structs.replace(plan, segments=tuple(each))
         assert read_plan(many).read_all().column("k").to_pylist() == list(range(ROWS)) * 9
 
 
@@ -250,7 +251,7 @@ def test_R6_a_scan_asks_in_the_generation_of_its_plan() -> None:
     with serving(honest) as servers:
         plan = plan_of(servers)
         recovered = msgspec.structs.replace(plan.facts, generation=Generation(7))
-        batches = read_segment(msgspec.structs.replace(plan, facts=recovered), plan.segments[0])
+        batches = read_segments(msgspec.structs.replace(plan, facts=recovered), plan.segments[:1])
         assert sum(batch.num_rows for batch in batches) == ROWS
         assert [one.generation for one in servers[0].asked] == [7]
 

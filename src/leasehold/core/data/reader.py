@@ -24,9 +24,9 @@ from leasehold.core.data.filters import lean
 from leasehold.core.data.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.data.places import Places, silent
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.data.scan import Done, SegmentReading
+from leasehold.core.data.scan import Done, SegmentReading, Together, as_one, together
 from leasehold.core.replicas.lost import check_nothing_lost
-from leasehold.core.words.messages import BatchMark, ReadTicket, ScanPlan
+from leasehold.core.words.messages import BatchMark, NextSegment, ReadTicket, ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -75,7 +75,7 @@ class SegmentReader(Generic[B]):
     def __init__(
         self,
         plan: ScanPlan,
-        segment: SegmentRecord,
+        segments: Together,
         places: Places,
         ports: ReaderPorts[B],
         *,
@@ -83,11 +83,12 @@ class SegmentReader(Generic[B]):
         asking: Asking,
         batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
     ) -> None:
-        check_nothing_lost(plan.facts.name, (segment,))
+        check_nothing_lost(plan.facts.name, segments)
         self._plan = plan
         self._login = login
         self._asking = asking
-        self._segment = segment
+        self._segment = segment = as_one(segments)
+        self._then = tuple(NextSegment(segment=one.id, sha256=one.sha256) for one in segments[1:])
         self._places = places
         self._known = places.known
         self._runtime = ports.runtime
@@ -166,7 +167,8 @@ class SegmentReader(Generic[B]):
         return now_ns
 
     def _nobody(self) -> Unreachable:
-        what = f"no replica serves segment {self._segment.id} of {self._plan.facts.name}"
+        more = f" and {len(self._then)} more" if self._then else ""
+        what = f"no replica serves segment {self._segment.id}{more} of {self._plan.facts.name}"
         return self._places.nobody(what, self._reasons)
 
     def _ask(self, node: NodeId) -> None:
@@ -189,6 +191,7 @@ class SegmentReader(Generic[B]):
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
             where=self._plan.where,
+            then=self._then,
         )
         stream = self._replicas.open(place, request, self._timeout_ns)
         attempt = Attempt(node, request, self._now_ns(), stream, self._inbox, self._places)
@@ -282,15 +285,15 @@ def reading_order(segment: SegmentRecord) -> tuple[NodeId, ...]:
 
 
 async def in_order(
-    plan: ScanPlan, read: Callable[[SegmentRecord], SegmentReader[B]], streams: int
+    plan: ScanPlan, read: Callable[[Together], SegmentReader[B]], streams: int
 ) -> AsyncGenerator[tuple[B, BatchMark], None]:
-    """The rows of all segments in the order of the plan; up to `streams` segments are read ahead."""
-    waiting = iter(plan.segments)
+    """The rows of all segments in the order of the plan; up to `streams` calls are made ahead."""
+    waiting = together(plan.segments)
     ahead: deque[SegmentReader[B]] = deque()
     try:
         while True:
-            while len(ahead) < streams and (segment := next(waiting, None)) is not None:
-                ahead.append(read(segment))
+            while len(ahead) < streams and (segments := next(waiting, None)) is not None:
+                ahead.append(read(segments))
                 await ahead[-1].start()
             if not ahead:
                 return

@@ -1,4 +1,6 @@
-"""Reading one segment from whichever replica can serve it, no row lost or doubled (docs/design.md, "Data").
+"""Reading segments from whichever replica can serve them, no row lost or doubled (docs/design.md, "Data").
+
+Small segments of a bucket that the same nodes hold are read together, as if they were one with the rows of all.
 
 A batch's mark names the first row after it, so after a fence, a crash or a cut the reader asks another replica from
 exactly there. While a replica is silent another one is asked as well, from the same row (`core/data/hedging.py`).
@@ -13,6 +15,7 @@ Fenced replicas are asked again later: a fence ends with the next grant.
 | reading | give-up instant    | failed                                            |
 """
 
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -20,8 +23,9 @@ import msgspec
 from leasehold.core.data.hedging import HedgeStep, Hedging
 from leasehold.core.words.messages import BatchMark
 from leasehold.core.words.records import SegmentRecord
-from leasehold.ids import NodeId, Revision
-from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_PAUSE_NS
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision
+from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_PAUSE_NS, SCAN_TOGETHER_BYTES_MAX
+from leasehold.limits.flight import SEGMENTS_PER_SCAN_MAX
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +49,37 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 Move: TypeAlias = HedgeStep | Done
 
 
+Together: TypeAlias = tuple[SegmentRecord, ...]
+"""Segments of one bucket that are read by one call: one, or several small ones, in the order of their plan."""
+
+
+def together(segments: Iterable[SegmentRecord]) -> Iterator[Together]:
+    """Which segments of a plan are read together."""
+    found: list[SegmentRecord] = []
+    size_bytes = 0
+    for one in segments:
+        fits = size_bytes + one.size_bytes <= SCAN_TOGETHER_BYTES_MAX and len(found) < SEGMENTS_PER_SCAN_MAX
+        if found and not (fits and _place(found[0]) == _place(one)):
+            yield tuple(found)
+            found, size_bytes = [], 0
+        found.append(one)
+        size_bytes += one.size_bytes
+    if found:
+        yield tuple(found)
+
+
+def _place(segment: SegmentRecord) -> tuple[ObjectId, BucketNumber, frozenset[NodeId]]:
+    return segment.table, segment.bucket, frozenset(segment.holders)
+
+
+def as_one(segments: Together) -> SegmentRecord:
+    """A record of the first with the rows and bytes of all."""
+    rows, size_bytes = sum(one.rows for one in segments), sum(one.size_bytes for one in segments)
+    return msgspec.structs.replace(segments[0], rows=rows, size_bytes=size_bytes)
+
+
 class SegmentReading:
-    """One reader of one segment."""
+    """One reader of one segment, or of several as one."""
 
     def __init__(self, segment: SegmentRecord, *, give_up_ns: int) -> None:
         self._rows = segment.rows

@@ -1,4 +1,4 @@
-"""Scans: the rows of one segment, each batch guarded, authorised and logged before it is released.
+"""Scans: the rows of segments, each batch guarded, authorised and logged before it is released.
 
 docs/design.md, "Lease", has the reasons.
 
@@ -14,7 +14,8 @@ decided on that view too (`core/data/hidden_rows.py`). What the view says of the
 (`core/catalog/stored_shelf.py`), and again only once its bucket has changed.
 
 Each batch carries the first row after it, counted in the rows of the file, hidden ones too, so that a reader goes on at
-any other replica from exactly there. A batch whose rows are all hidden is progress as well.
+any other replica from exactly there. A batch whose rows are all hidden is progress as well. If a ticket names several
+segments, they are read one after the other, each as by a ticket of its own, and rows are counted through all of them.
 
 A file is checked against its hash once in the life of a process: its footer has no other checksum. A later error may
 lie in the ticket or in this process. So the scrub reads the file once more before it counts as damaged
@@ -25,6 +26,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Generic, NamedTuple
+
+from msgspec.structs import replace
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.filters import columns_read
@@ -45,7 +48,7 @@ from leasehold.limits.segments import SEGMENTS_VERIFIED_MAX
 
 
 class OpenScan(NamedTuple):
-    """A scan that may begin."""
+    """A scan of one segment that may begin."""
 
     ticket: ReadTicket
     hidings: Hidings
@@ -87,7 +90,7 @@ class Scans(Generic[B]):
         self._files.log(ticket, passed, None)
 
     async def open(self, ticket: ReadTicket, *, by_itself: bool = False) -> OpenScan:
-        """Raises what stands against a ticket now; what comes up later ends the stream."""
+        """Raises what stands against a ticket and its first segment now; what comes up later ends the stream."""
         check_cluster(self._serving, ticket.cluster_id)
         check_sound(ticket)
         bucket = (ticket.table, ticket.bucket)
@@ -102,25 +105,37 @@ class Scans(Generic[B]):
         return OpenScan(ticket, hidings, telling, looking, segment.rows, by_itself)
 
     async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
-        ticket = scan.ticket
+        """All segments of the ticket."""
+        ticket, before = scan.ticket, 0
         with self._reading.one():
-            try:
-                async with aclosing(self._batches(scan)) as batches:
-                    async for released in batches:
-                        yield released
-            except Corrupt:
-                self.suspect(ticket)
-                raise
-            except MemoryError as error:
-                raise Definite(
-                    f"no memory is left for a batch of segment {ticket.segment}",
-                    code=ErrorCode.BUSY,
-                    hint="another replica may serve; or try again with fewer streams or columns at once",
-                ) from error
+            for following in (None, *ticket.then):
+                if following is not None:
+                    one = replace(ticket, segment=following.segment, sha256=following.sha256)
+                    scan = await self.open(one, by_itself=scan.by_itself)
+                if ticket.row_offset < before + scan.rows or not ticket.then:
+                    async with aclosing(self._segment(scan, max(0, ticket.row_offset - before))) as batches:
+                        async for batch, mark in batches:
+                            yield batch, replace(mark, next_row=before + mark.next_row) if before else mark
+                before += scan.rows
 
-    async def _batches(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
+    async def _segment(self, scan: OpenScan, row: int) -> AsyncGenerator[tuple[B, BatchMark], None]:
+        """The segment of a scan, from one of its rows on."""
+        try:
+            async with aclosing(self._batches(scan, row)) as batches:
+                async for released in batches:
+                    yield released
+        except Corrupt:
+            self.suspect(scan.ticket)
+            raise
+        except MemoryError as error:
+            raise Definite(
+                f"no memory is left for a batch of segment {scan.ticket.segment}",
+                code=ErrorCode.BUSY,
+                hint="another replica may serve; or try again with fewer streams or columns at once",
+            ) from error
+
+    async def _batches(self, scan: OpenScan, row: int) -> AsyncGenerator[tuple[B, BatchMark], None]:
         ticket, hidings, telling, looking = scan.ticket, scan.hidings, scan.telling, scan.looking
-        row = ticket.row_offset
         rest: tuple[Field, ...] | None = telling
         while rest is not None:
             telling, rest = rest, None

@@ -86,6 +86,7 @@ from leasehold.core.words.messages.flight import (
     FlightCaller,
     ForwardAdmitted,
     ForwardTicket,
+    NextSegment,
     ReadTicket,
     RowsEnd,
     ScrubbedTable,

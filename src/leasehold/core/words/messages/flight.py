@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from leasehold.core.words.messages.base import BaseMessage, Through
 from leasehold.core.words.messages.data import Cutoff, FieldFilter, StagedSegment
@@ -23,6 +23,7 @@ from leasehold.ids import (
     Term,
     TransactionId,
 )
+from leasehold.limits.flight import SEGMENTS_PER_SCAN_MAX
 from leasehold.limits.statements import COLUMNS_MAX, FILTERS_MAX
 
 
@@ -125,8 +126,15 @@ class BytesEnd(BaseMessage, frozen=True, kw_only=True, tag="bytes-end/1"):
     """What the sender will answer to its client, for the peer to seal; no holders are named yet."""
 
 
+class NextSegment(Struct, frozen=True, kw_only=True):
+    """A further segment that a scan reads."""
+
+    segment: SegmentId
+    sha256: bytes
+
+
 class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
-    """Ticket of a DoGet: one segment of a table from a row on, projected on `fields`.
+    """Ticket of a DoGet: segments of a bucket from a row on, projected on `fields`.
 
     `revision` is the newest the client has seen: the node waits for it, within a bound.
     """
@@ -149,6 +157,8 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
     where: Annotated[tuple[FieldFilter, ...], Meta(max_length=FILTERS_MAX)] = ()
     """Only rows that fulfil all of these are sent."""
+    then: Annotated[tuple[NextSegment, ...], Meta(max_length=SEGMENTS_PER_SCAN_MAX - 1)] = ()
+    """Segments that are read after the first one: `row_offset` and the marks of batches count the rows of all."""
 
 
 class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):
