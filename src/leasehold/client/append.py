@@ -134,15 +134,19 @@ def stage(
         for part in (part for batch in batches for part in parts(conform(batch, facts.fields), FLIGHT_BATCH_BYTES)):
             load.add(part)
             if load.size_bytes >= load_bytes_max:
-                run(sender.sent())
-                sender.start(load.shares(place, len(facts.buckets)))
+                _send(load.shares(place, len(facts.buckets)), sender)
                 load = Load()
-        run(sender.sent())
-        sender.start(load.shares(place, len(facts.buckets)))
+        _send(load.shares(place, len(facts.buckets)), sender)
         run(sender.sent())
     finally:
         sender.stop()
     return sender.staged
+
+
+def _send(shares: Sequence[tuple[BucketNumber, Share]], sender: RowSender[pa.RecordBatch]) -> None:
+    """Sends a load, which was put into its buckets while the one before was on its way."""
+    run(sender.sent())
+    sender.start(shares)
 
 
 def _cluster_place(facts: TableFacts) -> int | None:
@@ -170,9 +174,10 @@ class Load:
         return self._held.value_bytes
 
     def shares(self, place: int | None, buckets: int) -> list[tuple[BucketNumber, Share]]:
-        """The rows of each bucket, in batches that are neither tiny nor too large for a message."""
+        """The rows of each bucket, in batches that are neither tiny nor too large for a message. They leave the load as
+        they are copied, so that no two copies of all of them are in memory."""
         rows: dict[BucketNumber, list[pa.RecordBatch]] = {}
-        for batch in self._held.batches:
+        for batch in self._held.taken():
             divided = {BucketNumber(0): batch} if place is None else split(batch, place, buckets)
             for bucket, part in divided.items():
                 rows.setdefault(bucket, []).append(part)

@@ -1,5 +1,7 @@
 """Rows that wait in memory in batches; small batches are joined before they cost much."""
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from leasehold.core.data.held import held_bytes
@@ -28,6 +30,13 @@ class HeldRows:
             self._join()
         else:
             self.shrink(HELD_APART_BYTES)
+
+    def taken(self) -> Iterator[pa.RecordBatch]:
+        """All batches; each is let go as it is given out."""
+        batches, self.batches = self.batches[::-1], []
+        self.rows = self.value_bytes = self.size_bytes = 0
+        while batches:
+            yield batches.pop()
 
     def shrink(self, kept_bytes: int = 0) -> None:
         """Joins the batches if they take over twice as much as one batch with their rows, and as `kept_bytes`. So each
