@@ -42,6 +42,10 @@ FLIGHT_CALLERS_PATIENCE_NS: Final = 2 * SECOND_NS
 """While others wait, a call without a first message is cancelled after this time."""
 FLIGHT_CALLERS_TURN_NS: Final = 100 * MILLISECOND_NS
 """The same for one of several calls of a peer, while another peer waits for its first turn."""
+FLIGHT_STRANGERS_CALLS_MAX: Final = 512
+"""Calls of all that don't say who calls; others are refused."""
+FLIGHT_STRANGERS_CROWDED: Final = 256
+"""As FLIGHT_CALLS_CROWDED, of these calls alone."""
 FLIGHT_STRANGERS_OPENING_MAX: Final = 4
 """The same for calls that don't say who calls, and for calls whose ticket the node is deciding on."""
 FLIGHT_STRANGERS_WAITING_MAX: Final = 128
@@ -61,6 +65,19 @@ FLIGHT_HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
 """Of a schema, or of the description of a batch."""
 FLIGHT_RECEIVED_BYTES_MAX: Final = TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX + 1024
 """The largest message that a node takes: a ticket and a schema, or a description and FLIGHT_PART_BYTES."""
+FLIGHT_FIRST_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of first messages that a node holds while their calls are under way; further calls are refused."""
+FLIGHT_FIRST_OF_ONE_MAX: Final = 12 * 1024 * 1024
+"""The same for one caller."""
+FLIGHT_FIRST_SMALL_BYTES: Final = 4 * 1024
+"""A first message that is no larger is not counted: a ticket that names few columns."""
+FLIGHT_CALLS_CROWDED: Final = 1_024
+"""While a node serves more calls, those are cancelled whose clients have been silent for FLIGHT_SCANS_PATIENCE_NS,
+first those of the caller with the most calls."""
+FLIGHT_PIECES_BYTES_MAX: Final = 2 * FLIGHT_MESSAGE_BYTES_MAX
+"""Of rows that come in pieces, in all writes; others wait."""
+TICKET_WORD_CHARACTERS_MAX: Final = 256
+"""Of an id or a secret in a ticket."""
 FLIGHT_COPIES: Final = 4
 """Copies of a message that gRPC holds while it receives it, at most."""
 FLIGHT_FIELDS_MAX: Final = 16

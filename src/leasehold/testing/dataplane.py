@@ -259,7 +259,7 @@ class DataService:
             case ReadTicket():
                 return self._scan(request)
             case CompactTicket():
-                return self._compactions.compact(request)
+                return self._compact(request)
             case FetchTicket():
                 return self._give(request)
             case _:
@@ -289,6 +289,12 @@ class DataService:
         async with aclosing(self._scans.stream(await self._scans.open(ticket))) as batches:
             async for batch, mark in batches:
                 yield batch_message(batch.rows, columns, mark)
+
+    async def _compact(self, ticket: CompactTicket) -> AsyncIterator[Message]:
+        await self._compactions.open(ticket)
+        async with aclosing(self._compactions.compact(ticket)) as answers:
+            async for answer in answers:
+                yield answer
 
     async def _give(self, ticket: FetchTicket) -> AsyncIterator[Message]:
         self._fetches.open(ticket)

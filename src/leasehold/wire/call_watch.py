@@ -4,11 +4,19 @@ gRPC has no such bound. Its deadlines come from the client, so a client that wan
 """
 
 import threading
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from leasehold.limits.flight import FLIGHT_IDLE_NS, FLIGHT_OPENING_NS, FLIGHT_WATCH_NS
+from leasehold.limits.flight import (
+    FLIGHT_CALLS_CROWDED,
+    FLIGHT_IDLE_NS,
+    FLIGHT_OPENING_NS,
+    FLIGHT_SCANS_PATIENCE_NS,
+    FLIGHT_STRANGERS_CROWDED,
+    FLIGHT_WATCH_NS,
+)
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 
@@ -31,6 +39,9 @@ class WatchedCall:
         self.idle_since_ns: int | None = None
         """Since when the peer has to send or to take a message."""
         self.is_opening = False
+        self.caller = ""
+        """Whose call it is."""
+        self.is_stranger = False
 
     @contextmanager
     def idle(self) -> Generator[None]:
@@ -70,7 +81,14 @@ class WatchedCall:
 class CallWatch:
     """All calls of a server."""
 
-    def __init__(self, *, opening_ns: int = FLIGHT_OPENING_NS, idle_ns: int = FLIGHT_IDLE_NS) -> None:
+    def __init__(
+        self,
+        *,
+        opening_ns: int = FLIGHT_OPENING_NS,
+        idle_ns: int = FLIGHT_IDLE_NS,
+        crowded: int = FLIGHT_CALLS_CROWDED,
+    ) -> None:
+        self._crowded = crowded
         self.now_ns = BoottimeClock().now_ns
         self.opening_ns = opening_ns
         self.idle_ns = idle_ns
@@ -103,5 +121,20 @@ class CallWatch:
             now_ns = self.now_ns()
             with self._lock:
                 late = [call for call in self._calls if call.deadline_ns < now_ns]
+                late += displaced(self._calls, self._crowded, now_ns - FLIGHT_SCANS_PATIENCE_NS)
+                strangers = [call for call in self._calls if call.is_stranger]
+                late += displaced(strangers, FLIGHT_STRANGERS_CROWDED, now_ns - FLIGHT_SCANS_PATIENCE_NS)
             for call in late:
                 call.cancel()
+
+
+def displaced(calls: Collection[WatchedCall], crowded: int, since_ns: int) -> list[WatchedCall]:
+    """Calls that give way to others while there are so many, of those whose peers have been silent since then: first
+    those of the caller with the most calls."""
+    too_many = len(calls) - crowded
+    if too_many <= 0:
+        return []
+    counts = Counter(call.caller for call in calls)
+    silent = [(call, since) for call in calls if (since := call.idle_since_ns) is not None and since <= since_ns]
+    silent.sort(key=lambda one: (-counts[one[0].caller], one[1]))
+    return [call for call, _ in silent[:too_many]]

@@ -6,8 +6,7 @@ read it takes STREAM_WINDOW_BYTES.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from functools import cached_property, partial
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import grpc
@@ -23,17 +22,23 @@ from leasehold.limits.flight import (
     FLIGHT_CALLERS_TURN_NS,
     FLIGHT_CALLERS_WAITING_MAX,
     FLIGHT_CALLS_MAX,
+    FLIGHT_FIRST_BYTES_MAX,
+    FLIGHT_FIRST_OF_ONE_MAX,
+    FLIGHT_FIRST_SMALL_BYTES,
     FLIGHT_HEADER_BYTES_MAX,
     FLIGHT_IDLE_NS,
     FLIGHT_OPENING_NS,
+    FLIGHT_PIECES_BYTES_MAX,
     FLIGHT_READS_MAX,
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_SCANS_BYTES_MAX,
     FLIGHT_SCANS_PATIENCE_NS,
     FLIGHT_SHUTDOWN_NS,
+    FLIGHT_STRANGERS_CALLS_MAX,
     FLIGHT_STRANGERS_OPENING_MAX,
     FLIGHT_STRANGERS_PATIENCE_NS,
     FLIGHT_STRANGERS_WAITING_MAX,
+    FLIGHT_WRITES_MAX,
     TICKET_BYTES_MAX,
 )
 from leasehold.limits.requests import CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
@@ -41,17 +46,13 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.connections import server_connection_options
+from leasehold.wire.first_messages import FirstMessages
 from leasehold.wire.flight import CALLER_HEADER
+from leasehold.wire.flight_calls import FlightCall, Incoming, too_many
 from leasehold.wire.flight_codec import (
     BatchWriter,
-    Data,
-    announced_bytes,
-    is_announced,
-    malformed,
     read_data,
     read_fields,
-    read_schema,
-    reading_batch,
     write_field,
     write_schema,
 )
@@ -69,14 +70,6 @@ _OPTIONS: Final = (
     # Otherwise gRPC takes in megabytes of each call that nobody reads.
     ("grpc.http2.bdp_probe", 0),
 )
-FRAMING_BYTES: Final = 1024  # what surrounds a ticket in its message
-
-
-class Sent(NamedTuple):
-    """What a client sends within a stream: rows, or a message beside them, or both."""
-
-    batch: pa.RecordBatch | None
-    metadata: bytes | None
 
 
 class Outgoing(NamedTuple):
@@ -88,110 +81,7 @@ class Outgoing(NamedTuple):
     first_bytes_max: int = 0
 
 
-class _Call:
-    """The messages of a client, one at a time. `check` is called after each one but the first."""
-
-    def __init__(
-        self,
-        requests: Iterator[bytes],
-        watched: WatchedCall,
-        gate: CallGate,
-        *,
-        peer: str,
-        user: str | None,
-        caller: Caller | None,
-        check: Callable[[Caller | None], None],
-    ) -> None:
-        self.caller = caller
-        self.check: Final = partial(check, caller)
-        self.watched = watched
-        self.peer = peer
-        self.user = user
-        """Who calls, as far as the service knows; None for a stranger."""
-        self._requests = requests
-        self._gate = gate
-
-    def first(self, most_bytes: int, *, is_decided_inside: bool = False) -> bytes:
-        """The message that a call begins with; a stranger's call, or one that `is_decided_inside`, then has to be
-        `taken`. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too many others begin."""
-        if not self._gate.enter(self.watched, self.user or self.peer):
-            raise _too_many("calls begin at this node at once")
-        with self.watched.opening():
-            message = self._next()
-        if self.user is not None and not is_decided_inside:
-            self._gate.leave(self.watched)
-        else:
-            self._gate.has_read(self.watched)
-        if message is None:
-            raise _cut_off()
-        if len(message) > most_bytes + FRAMING_BYTES:
-            raise Refused(
-                f"a first message of {len(message)} bytes, over {most_bytes}",
-                code=ErrorCode.BAD_TICKET,
-                hint="name fewer columns",
-            )
-        return message
-
-    def taken(self) -> None:
-        self._gate.leave(self.watched)
-
-    def rest(self) -> Iterator[bytes]:
-        while True:
-            with self.watched.idle():
-                message = self._next()
-            if message is None:
-                return
-            self.check()
-            yield message
-
-    def _next(self) -> bytes | None:
-        try:
-            return next(self._requests, None)
-        except grpc.RpcError as error:
-            raise _cut_off() from error
-
-
-class Incoming:
-    """What a DoPut brings. Iterating raises `Refused`: BROKEN_STREAM for a client that went away, and what is wrong
-    with a batch."""
-
-    def __init__(self, begin: Data, call: _Call) -> None:
-        self._begin = begin
-        self._call = call
-        self.growth = 1
-        """How many times as much memory as its bytes say a batch takes, once it is in a table's types."""
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The schema of all batches. Raises `Refused`."""
-        self._call.taken()
-        return read_schema(self._begin.header)
-
-    def __iter__(self) -> Generator[Sent]:
-        for message in self._call.rest():
-            data = read_data(message)
-            if data.metadata is not None and is_announced(data.metadata):
-                data = read_data(self._joined(announced_bytes(data.metadata)))
-            if not data.header and data.metadata is None:
-                raise malformed("a message without rows and without metadata")
-            with reading_batch(data, self.schema, self.growth) if data.header else nullcontext() as batch:
-                yield Sent(batch, data.metadata)
-                del batch  # it may be large, and the next message may be long in coming
-
-    def _joined(self, size: int) -> bytearray:
-        """A message of so many bytes from its pieces."""
-        whole = bytearray()
-        for message in self._call.rest():
-            piece = read_data(message).metadata
-            if not piece or len(whole) + len(piece) > size:
-                raise malformed("pieces of another size than was said")
-            whole += piece
-            if len(whole) == size:
-                return whole
-        raise _cut_off()
-
-
-_Serve: TypeAlias = Callable[[_Call], Iterator[bytes]]
+_Serve: TypeAlias = Callable[[FlightCall], Iterator[bytes]]
 
 
 class FlightService(Protocol):
@@ -273,6 +163,8 @@ class _Methods(grpc.GenericRpcHandler):
     ) -> None:
         self._names = names
         self._peers = peers
+        self._users = peers.alike()
+        self._unknown = peers.alike(FLIGHT_STRANGERS_CALLS_MAX)
         self._service = service
         self._watch = watch
         self._on_fault = on_fault
@@ -288,6 +180,17 @@ class _Methods(grpc.GenericRpcHandler):
             waiting_max=FLIGHT_STRANGERS_WAITING_MAX,
             patience_ns=FLIGHT_STRANGERS_PATIENCE_NS,
             turn_ns=FLIGHT_STRANGERS_PATIENCE_NS,
+            now_ns=watch.now_ns,
+        )
+        self._first = FirstMessages(
+            bytes_max=FLIGHT_FIRST_BYTES_MAX,
+            of_one_max=FLIGHT_FIRST_OF_ONE_MAX,
+            small_bytes=FLIGHT_FIRST_SMALL_BYTES,
+        )
+        self._pieces = ScanRoom(
+            bytes_max=FLIGHT_PIECES_BYTES_MAX,
+            scans_max=FLIGHT_WRITES_MAX,
+            patience_ns=FLIGHT_SCANS_PATIENCE_NS,
             now_ns=watch.now_ns,
         )
         self._room = ScanRoom(
@@ -327,22 +230,30 @@ class _Methods(grpc.GenericRpcHandler):
     @contextmanager
     def _begun(
         self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
-    ) -> Generator[_Call]:
+    ) -> Generator[FlightCall]:
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
         caller = self._names.caller(context)
         user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
         gate = self._strangers if user is None else self._callers
         peer = calling_peer(context.peer())
-        call = _Call(requests, watched, gate, peer=peer, user=user, caller=caller, check=self._service.check_counts)
-        with self._peers.counted(peer) as has_room:
+        watched.caller, watched.is_stranger = user or peer, user is None
+        check = self._service.check_counts
+        call = FlightCall(requests, watched, gate, peer=peer, user=user, caller=caller, check=check, held=self._first)
+        with self._peers.counted(peer) as has_room, self._counted(user) as is_one_more:
             try:
-                if not has_room:
-                    raise _too_many("calls from this address are under way")
+                if not has_room or not is_one_more:
+                    raise too_many(
+                        "calls from this address are under way" if is_one_more else "such calls are under way"
+                    )
                 yield call
             finally:
-                call.taken()
+                call.forgotten()
 
-    def _get(self, call: _Call) -> Iterator[bytes]:
+    def _counted(self, user: str | None) -> AbstractContextManager[bool]:
+        """Around a call of a user, from any address, or of a stranger; whether there is room for it."""
+        return self._unknown.counted("") if user is None else self._users.counted(user)
+
+    def _get(self, call: FlightCall) -> Iterator[bytes]:
         ticket = read_fields(call.first(TICKET_BYTES_MAX, is_decided_inside=True)).get(1, b"")
         outgoing = self._service.get(bytes(ticket), call.caller)
         call.taken()
@@ -360,7 +271,7 @@ class _Methods(grpc.GenericRpcHandler):
             if self._room.leave(call.watched):
                 give_back_memory()
 
-    def _rows(self, call: _Call, outgoing: Outgoing) -> Iterator[bytes]:
+    def _rows(self, call: FlightCall, outgoing: Outgoing) -> Iterator[bytes]:
         writer = BatchWriter(outgoing.schema)
         for batch, metadata in outgoing.batches:
             message = writer.write(batch, metadata)
@@ -371,29 +282,26 @@ class _Methods(grpc.GenericRpcHandler):
             del batch
             yield message
 
-    def _put(self, call: _Call) -> Iterator[bytes]:
+    def _put(self, call: FlightCall) -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
-        for answer in self._service.put(bytes(begin.command or b""), Incoming(begin, call), call.caller):
+        for answer in self._service.put(bytes(begin.command or b""), Incoming(begin, call, self._pieces), call.caller):
             call.taken()
             yield write_field(1, answer)
 
-    def _act(self, call: _Call) -> Iterator[bytes]:
+    def _act(self, call: FlightCall) -> Iterator[bytes]:
         asked = read_fields(call.first(TICKET_BYTES_MAX))
         action, body = (bytes(asked.get(number, b"")) for number in (1, 2))
-        yield write_field(1, self._service.act(action.decode(errors="replace"), body, call.caller))
+        answer = self._service.act(action.decode(errors="replace"), body, call.caller)
+        del asked, body
+        call.forgotten()
+        yield write_field(1, answer)
 
-    def _list_actions(self, _call: _Call) -> Iterator[bytes]:  # its message says nothing, so it is not read
+    def _list_actions(self, call: FlightCall) -> Iterator[bytes]:
+        call.first(0)
+        call.forgotten()
         for name, description in self._service.actions.items():
             yield write_field(1, name.encode()) + write_field(2, description.encode())
 
 
-def _unserved(_call: _Call) -> Iterator[bytes]:
+def _unserved(_call: FlightCall) -> Iterator[bytes]:
     raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
-
-
-def _too_many(calls: str) -> Refused:
-    return Refused(f"too many {calls}", code=ErrorCode.BUSY, hint="ask again in a moment")
-
-
-def _cut_off() -> Refused:
-    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="write the segment again")

@@ -27,6 +27,10 @@ class CallsPerPeer:
         self._lock = threading.Lock()
         self._calls: Counter[str] = Counter()
 
+    def alike(self, per_peer_max: int | None = None) -> "CallsPerPeer":
+        """Counts where this one counts, by itself; a peer is what its callers take for one."""
+        return CallsPerPeer(are_counted=self._are_counted, per_peer_max=per_peer_max or self._per_peer_max)
+
     @contextmanager
     def counted(self, peer: str) -> Generator[bool]:
         """Around a call of this peer; yields whether there is room for it."""

@@ -13,7 +13,8 @@ from pyarrow import flight
 from leasehold.core.access.callers import Caller
 from leasehold.errors import Fenced, LeaseholdError
 from leasehold.wire.flight import from_flight
-from leasehold.wire.flight_server import SERVICE, FlightServer, Incoming, Outgoing
+from leasehold.wire.flight_calls import Incoming
+from leasehold.wire.flight_server import SERVICE, FlightServer, Outgoing
 
 KNOWN = b"known"
 OTHER = b"other"

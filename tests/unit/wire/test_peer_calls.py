@@ -20,9 +20,10 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus, Message
 from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, CALLS_PER_PEER_MAX
 from leasehold.wire.flight import CALLER_HEADER
+from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE as FLIGHT
-from leasehold.wire.flight_server import FlightServer, Incoming
+from leasehold.wire.flight_server import FlightServer
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import CALL, SESSION, serve

@@ -29,7 +29,8 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.addresses import next_port
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.flight import calling, reader_to
-from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+from leasehold.wire.flight_calls import Incoming
+from leasehold.wire.flight_server import FlightServer, Outgoing
 from leasehold.wire.ports import CALLER, Duplex
 from leasehold.wire.rpc import CALL, CHANNEL_OPTIONS, GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport

@@ -62,13 +62,18 @@ class Compactions(Generic[B]):
         self._appends = appends
         self._slots = Slots(requests.runtime, "compactions", COMPACTIONS_MAX)
 
-    async def compact(self, ticket: CompactTicket) -> AsyncGenerator[CompactProgress | StagedSegment]:
-        """Tells the number of rows now and then, and the new segment at the end. Raises as a scan and as
-        `Appends.write`, and `Refused` with code BAD_TICKET."""
+    async def open(self, ticket: CompactTicket) -> None:
+        """Raises what stands against a ticket before anything is done for it: `Unauthenticated`, and `Refused` with
+        code OTHER_CLUSTER or BAD_TICKET, and as `Requests.until_shown`."""
         check_cluster(self._requests.serving, ticket.cluster_id)
         if not ticket.joined or len({segment for segment, _ in ticket.joined}) < len(ticket.joined):
             text = "the ticket names no segment, or one twice"
             raise Refused(text, code=ErrorCode.BAD_TICKET, hint="upgrade the client")
+        await user_who_asks(ticket, self._requests)
+
+    async def compact(self, ticket: CompactTicket) -> AsyncGenerator[CompactProgress | StagedSegment]:
+        """Of a ticket that was opened: tells the number of rows now and then, and the new segment at the end. Raises as
+        a scan and as `Appends.write`."""
         work = _Work(ticket, self._requests, self._scans, self._appends, self._slots, self._sorting)
         self._runtime.start(work.run(), name="compaction")
         try:
@@ -129,7 +134,8 @@ class _Work(Generic[B]):
 
     async def done(self) -> StagedSegment:
         """The new segment, once it is written. Without a free place nothing is begun."""
-        with self._slots.one(await self._user()):
+        user = None if self._by_itself else await user_who_asks(self._ticket, self._requests)
+        with self._slots.one(user):
             return await self._appends.write(_write_ticket(self._ticket), self, by_itself=self._by_itself)
 
     async def answer(self, until_ns: int) -> CompactProgress | StagedSegment | Exception | None:
@@ -141,13 +147,6 @@ class _Work(Generic[B]):
                 return self._ended
         told, self._told_rows = self._told_rows, self._rows
         return CompactProgress(rows=self._told_rows) if self._told_rows > told else None
-
-    async def _user(self) -> PrincipalRecord | None:
-        if self._by_itself:
-            return None
-        bucket = (self._ticket.table, self._ticket.bucket)
-        await self._requests.until_shown(self._ticket.revision, bucket)  # it shows a login that is new
-        return user_of(self._ticket.login, self._requests.guarded(bucket).view)
 
     def fields(self, table: TableRecord) -> tuple[Field, ...]:
         """All columns in use."""
@@ -179,6 +178,13 @@ class _Work(Generic[B]):
                     self._rows += batch.num_rows
                     if batch.num_rows:
                         yield batch
+
+
+async def user_who_asks(ticket: CompactTicket, requests: Requests) -> PrincipalRecord | None:
+    """None in a cluster without users. Raises `Unauthenticated`, and as `Requests.until_shown`."""
+    bucket = (ticket.table, ticket.bucket)
+    await requests.until_shown(ticket.revision, bucket)  # it shows a login that is new
+    return user_of(ticket.login, requests.guarded(bucket).view)
 
 
 class OldSegment(NamedTuple):

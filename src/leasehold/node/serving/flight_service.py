@@ -40,7 +40,8 @@ from leasehold.storage.servelog import ServeLog
 from leasehold.storage.sorted_rows import SortedRows
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, LOCAL, bytes_batch, read_ticket, report
-from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+from leasehold.wire.flight_calls import Incoming
+from leasehold.wire.flight_server import FlightServer, Outgoing
 from leasehold.wire.ports import Clock
 from leasehold.wire.steps import ThreadRuntime, iterate, run
 from leasehold.wire.tls import TlsSource
@@ -147,6 +148,7 @@ class NodeFlight:
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
             case messages.CompactTicket():
+                run(self._compactions.open(request))
                 return Outgoing(BYTES_SCHEMA, self._compacted(request))
             case messages.ScrubTicket():
                 view = run(self._scrubs.open(request))

@@ -18,7 +18,7 @@ from leasehold.storage.conformance import CAST_VALUE_BYTES, check_valid, realign
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.wire.flight import bytes_of, expect, parts
-from leasehold.wire.flight_server import Incoming
+from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.steps import run
 
 

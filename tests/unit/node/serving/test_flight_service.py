@@ -343,7 +343,7 @@ def test_a_long_error_is_cut_and_arrives(one: Cluster) -> None:
     assert error.code == "X"
     assert 0 < len(error.text.encode()) <= FLIGHT_FAILURE_BYTES_MAX
     refused = put(one, descriptor(write(one, segment=SegmentId("x" * 100_000), transaction=TransactionId("y" * 9_999))))
-    assert refused.code == "BAD_SEGMENT"
+    assert refused.code == "BAD_MESSAGE"
 
 
 def test_a_text_of_many_lines_and_any_characters_arrives(one: Cluster) -> None:

@@ -5,10 +5,13 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from leasehold.ids import LoginToken, ObjectId, Term
+from leasehold.limits.flight import TICKET_WORD_CHARACTERS_MAX
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
 Through: TypeAlias = Annotated[tuple[ObjectId, ...], msgspec.Meta(max_length=QUERY_TABLES_MAX)]
 """The views that a table is read through."""
+Word = msgspec.Meta(max_length=TICKET_WORD_CHARACTERS_MAX)
+"""Of an id or a secret in what is sent to a node."""
 
 
 class BaseMessage(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leasehold.core.words.messages.base import BaseMessage
+from leasehold.core.words.messages.base import BaseMessage, Word
 from leasehold.core.words.messages.data import StagedSegment
 from leasehold.core.words.messages.session import NodeMessage
 from leasehold.ids import (
@@ -28,17 +28,17 @@ class CompactTicket(BaseMessage, frozen=True, kw_only=True, tag="compact-ticket/
     they were planned: so the node knows what they hide by the plan. The other fields are as in `WriteTicket`.
     """
 
-    cluster_id: ClusterId
-    transaction: TransactionId
-    segment: SegmentId
+    cluster_id: Annotated[ClusterId, Word]
+    transaction: Annotated[TransactionId, Word]
+    segment: Annotated[SegmentId, Word]
     table: ObjectId
     bucket: BucketNumber
     schema_version: SchemaVersion
-    joined: Annotated[tuple[tuple[SegmentId, bytes], ...], Meta(max_length=REWRITE_PORTION_SEGMENTS)]
+    joined: Annotated[tuple[tuple[Annotated[SegmentId, Word], bytes], ...], Meta(max_length=REWRITE_PORTION_SEGMENTS)]
     revision: Revision
     generation: Generation
     """That of the plan, as in `ReadTicket`."""
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
 
 
 class CompactProgress(BaseMessage, frozen=True, kw_only=True, tag="compact-progress/1"):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from leasehold.core.words.messages.base import BaseMessage, Through
+from leasehold.core.words.messages.base import BaseMessage, Through, Word
 from leasehold.core.words.messages.data import Cutoff, FieldFilter, StagedSegment
 from leasehold.core.words.records import Field
 from leasehold.ids import (
@@ -33,28 +33,28 @@ class WriteTicket(BaseMessage, frozen=True, kw_only=True, tag="write-ticket/1"):
     Its generation is that of the transaction: the leader held it against the facts of the writer when it was opened.
     """
 
-    cluster_id: ClusterId
-    transaction: TransactionId
-    segment: SegmentId
+    cluster_id: Annotated[ClusterId, Word]
+    transaction: Annotated[TransactionId, Word]
+    segment: Annotated[SegmentId, Word]
     table: ObjectId
     bucket: BucketNumber
     schema_version: SchemaVersion
     revision: Revision
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
 
 
 class ForwardTicket(BaseMessage, frozen=True, kw_only=True, tag="forward-ticket/1"):
     """Descriptor of a DoPut by the node that encodes: the segment's bytes as they are on its disk. `session` proves
     that it is that node, its incarnation that it is of this generation: each one raises them."""
 
-    cluster_id: ClusterId
-    segment: SegmentId
+    cluster_id: Annotated[ClusterId, Word]
+    segment: Annotated[SegmentId, Word]
     table: ObjectId
     bucket: BucketNumber
     revision: Revision
     sender: NodeId
     sender_incarnation: Incarnation
-    session: Session | None = None
+    session: Annotated[Session, Word] | None = None
 
 
 class ForwardAdmitted(BaseMessage, frozen=True, kw_only=True, tag="forward-admitted/1"):
@@ -81,10 +81,10 @@ class RowsEnd(BaseMessage, frozen=True, kw_only=True, tag="rows-end/1"):
 class ScrubTicket(BaseMessage, frozen=True, kw_only=True, tag="scrub-ticket/1"):
     """Presented to a node by an administrator: it reads its segment files whole, of one table or of all."""
 
-    cluster_id: ClusterId
+    cluster_id: Annotated[ClusterId, Word]
     revision: Revision
     table: ObjectId | None = None
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
 
 
 class ScrubbedTable(BaseMessage, frozen=True, kw_only=True, tag="scrubbed-table/1"):
@@ -129,7 +129,7 @@ class BytesEnd(BaseMessage, frozen=True, kw_only=True, tag="bytes-end/1"):
 class NextSegment(Struct, frozen=True, kw_only=True):
     """A further segment that a scan reads."""
 
-    segment: SegmentId
+    segment: Annotated[SegmentId, Word]
     sha256: bytes
 
 
@@ -139,18 +139,18 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     `revision` is the newest the client has seen: the node waits for it, within a bound.
     """
 
-    cluster_id: ClusterId
-    request: str
+    cluster_id: Annotated[ClusterId, Word]
+    request: Annotated[str, Word]
     table: ObjectId
     bucket: BucketNumber
-    segment: SegmentId
+    segment: Annotated[SegmentId, Word]
     sha256: bytes
     row_offset: int
     fields: Annotated[tuple[Field, ...], Meta(max_length=COLUMNS_MAX)]
     revision: Revision
     through: Through = ()
     """The views that the table is read through: the scan ends with any of them."""
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
     generation: Generation = Generation(1)
     """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
     cutoff: Cutoff | None = None
@@ -164,20 +164,20 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
 class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):
     """Ticket of a DoGet by a node: the bytes of a segment. `session` proves that it is that node."""
 
-    cluster_id: ClusterId
+    cluster_id: Annotated[ClusterId, Word]
     table: ObjectId
     bucket: BucketNumber
-    segment: SegmentId
+    segment: Annotated[SegmentId, Word]
     node: NodeId = NodeId(0)
-    session: Session | None = None
+    session: Annotated[Session, Word] | None = None
 
 
 class FlightCaller(BaseMessage, frozen=True, kw_only=True, tag="flight-caller/1"):
     """The caller of a call, in its header: a user by the login, a node by its session."""
 
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
     node: NodeId = NodeId(0)
-    session: Session | None = None
+    session: Annotated[Session, Word] | None = None
 
 
 class BatchMark(BaseMessage, frozen=True, kw_only=True, tag="batch-mark/1"):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leasehold.core.words.messages.base import BaseMessage, Failure, Through
+from leasehold.core.words.messages.base import BaseMessage, Failure, Through, Word
 from leasehold.core.words.messages.data import Cutoff
 from leasehold.core.words.records import Field
 from leasehold.ids import BucketNumber, ClusterId, Generation, NodeLogin, ObjectId, Revision, SegmentId
@@ -16,8 +16,8 @@ from leasehold.limits.statements import COLUMNS_MAX
 class AskLocalProof(BaseMessage, frozen=True, kw_only=True, tag="ask-local-proof/1"):
     """Asks for the path of a file whose bytes prove that the reader sees the node's file system."""
 
-    cluster_id: ClusterId
-    login: NodeLogin | None = None
+    cluster_id: Annotated[ClusterId, Word]
+    login: Annotated[NodeLogin, Word] | None = None
     revision: Revision = Revision(0)
     """The node must show it before it answers: a login may be newer than what it shows."""
 
@@ -32,7 +32,7 @@ class LocalSegment(BaseMessage, frozen=True, kw_only=True, tag="local-segment/1"
     """A segment, as the manifest has it."""
 
     bucket: BucketNumber
-    segment: SegmentId
+    segment: Annotated[SegmentId, Word]
     sha256: bytes
 
 
@@ -43,8 +43,8 @@ class OpenLocal(BaseMessage, frozen=True, kw_only=True, tag="open-local/1"):
     `fields` are all columns that the reader may look at. The other fields are as in `ReadTicket`.
     """
 
-    cluster_id: ClusterId
-    request: str
+    cluster_id: Annotated[ClusterId, Word]
+    request: Annotated[str, Word]
     proof: bytes
     table: ObjectId
     fields: Annotated[tuple[Field, ...], Meta(max_length=COLUMNS_MAX)]
@@ -53,7 +53,7 @@ class OpenLocal(BaseMessage, frozen=True, kw_only=True, tag="open-local/1"):
     cutoff: Cutoff
     generation: Generation
     through: Through = ()
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
 
 
 class LocalOpened(BaseMessage, frozen=True, kw_only=True, tag="local-opened/1"):
@@ -71,10 +71,10 @@ class LocalOpened(BaseMessage, frozen=True, kw_only=True, tag="local-opened/1"):
 class RenewLocal(BaseMessage, frozen=True, kw_only=True, tag="renew-local/1"):
     """Renews the sub-leases of these opens, or with `releases` ends them."""
 
-    cluster_id: ClusterId
-    requests: Annotated[tuple[str, ...], Meta(max_length=ASKED_MAX)]
+    cluster_id: Annotated[ClusterId, Word]
+    requests: Annotated[tuple[Annotated[str, Word], ...], Meta(max_length=ASKED_MAX)]
     releases: bool = False
-    login: NodeLogin | None = None
+    login: Annotated[NodeLogin, Word] | None = None
 
 
 class LocalEnd(BaseMessage, frozen=True, kw_only=True, tag="local-end/1"):
