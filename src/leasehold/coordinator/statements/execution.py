@@ -12,7 +12,13 @@ from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
-from leasehold.core.access.rights import check_administrator, check_large_statement, check_question, check_statement
+from leasehold.core.access.rights import (
+    check_administrator,
+    check_large_statement,
+    check_question,
+    check_statement,
+    user_by,
+)
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.origin import Origin, check_same_asker, check_statement_id, hears_text, other_statement
 from leasehold.core.membership.identity import hash_login
@@ -148,7 +154,7 @@ class Execution:
             case _ if is_large(statement, catalog):
                 return await self._turns.run(asking, partial(self._told, request, statement), request=request)
             case _:
-                return self._telling(statement, catalog)()
+                return self._telling(statement, catalog, asking)()
 
     async def _told(self, request: Execute, statement: _Told) -> Rows:
         """The rows of a question that has waited for its turn. The user may have been dropped or have lost a right
@@ -156,12 +162,12 @@ class Execution:
         catalog = self._catalog()
         check_caller(request, CALLER.get(), catalog)
         _check_answer(statement, catalog, _login(request))
-        return await self._threads.run(self._telling(statement, catalog))
+        return await self._threads.run(self._telling(statement, catalog, user_by(_login(request), catalog)))
 
-    def _telling(self, statement: _Told, catalog: Catalog) -> Callable[[], Rows]:
+    def _telling(self, statement: _Told, catalog: Catalog, asking: PrincipalRecord | None) -> Callable[[], Rows]:
         """Computes the rows, on any thread."""
         if isinstance(statement, ShowHistory):
-            return partial(history, self._procedures.done(catalog), statement.of)
+            return partial(history, self._procedures.done(catalog), statement.of, asking)
         return partial(self._answers.answer, statement, catalog, self._clock.now_ns())
 
 

@@ -1,5 +1,7 @@
 """SHOW HISTORY: newest first, bounded, of one object or of all; no secret, and no node by number."""
 
+import pytest
+
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.questions.history import COLUMNS, history
@@ -9,12 +11,16 @@ from leasehold.core.words.records import (
     DroppedRecord,
     NodeRecord,
     Outcome,
+    Right,
     SettledHow,
     SettledNode,
     StatementRecord,
 )
 from leasehold.limits.statements import HISTORY_ROWS_MAX
 from leasehold.limits.units import MILLISECOND_NS
+from tests.unit.core.questions.shop import CATALOG, granted
+
+BOB = 2
 
 
 def statement(order, **fields):
@@ -49,7 +55,7 @@ def node(number):
 
 
 def rows(*changes, of=None):
-    found = history(Catalog().changed([node(1), node(2), *changes]), of)
+    found = history(Catalog().changed([node(1), node(2), *changes]), of, None)
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
@@ -93,3 +99,28 @@ def test_no_more_than_the_bound_are_listed():
     listed = rows(*(statement(order) for order in range(1, HISTORY_ROWS_MAX + 3)))
     assert len(listed) == HISTORY_ROWS_MAX
     assert listed[-1]["order"] == 3
+
+
+@pytest.mark.parametrize(
+    ("rights", "of", "seen"),
+    [
+        ({}, "table shop.orders", ["bob"]),
+        ({}, "database shop", ["bob"]),
+        ({}, "principal ann", ["bob"]),
+        ({"table": (Right.SELECT, Right.DROP)}, "table shop.orders", ["bob"]),
+        ({"table": (Right.ALTER,)}, "table shop.orders", ["bob", "ann"]),
+        ({"table": (Right.ALTER,)}, "database shop", ["bob"]),
+        ({"table": (Right.ALTER,)}, "table shop.gone", ["bob"]),
+        ({"database": (Right.ALTER,)}, "table shop.orders", ["bob", "ann"]),
+        ({"database": (Right.ALTER,)}, "database shop", ["bob", "ann"]),
+        ({"database": (Right.ALTER,)}, "principal ann", ["bob"]),
+        ({"cluster": (Right.ALTER,)}, "table shop.gone", ["bob", "ann"]),
+        ({"cluster": (Right.ALTER,)}, "principal ann", ["bob", "ann"]),
+    ],
+)
+def test_statements_of_others_are_for_those_who_may_alter_the_object(rights, of, seen):
+    objects = ("database shop", "table shop.orders", "table shop.gone", "principal ann")
+    grants = [granted(BOB, {"table": 10, "database": 1, "cluster": 0}[kind], *given) for kind, given in rights.items()]
+    changed = [statement(1, user="ann", objects=objects), statement(2, user="bob", objects=objects)]
+    found = history(CATALOG.changed([*grants, *changed]), of, CATALOG.principals[BOB])
+    assert [dict(zip(found.columns, row, strict=True))["user"] for row in found.rows] == seen
