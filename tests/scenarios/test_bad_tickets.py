@@ -114,7 +114,7 @@ def test_I11_a_ticket_of_another_cluster_and_every_message_that_is_no_ticket_is_
         of_its_way = (
             kind.__name__
             in {
-                "get": ("ReadTicket", "FetchTicket", "CompactTicket", "ScrubTicket"),
+                "get": ("ReadTicket", "ReadTogether", "FetchTicket", "CompactTicket", "ScrubTicket"),
                 "put": ("WriteTicket", "ForwardTicket"),
             }[way]
         )

@@ -30,8 +30,10 @@ from leasehold.core.words.messages import (
     LocalOpened,
     LocalRenewed,
     Message,
+    NextSegment,
     OpenLocal,
     ReadTicket,
+    ReadTogether,
     RenewLocal,
     StagedSegment,
     WhoAreYou,
@@ -258,6 +260,8 @@ class DataService:
         match request:
             case ReadTicket():
                 return self._scan(request)
+            case ReadTogether(first=first, then=then):
+                return self._scan(first, then)
             case CompactTicket():
                 return self._compact(request)
             case FetchTicket():
@@ -284,9 +288,9 @@ class DataService:
             async for answer in answers:
                 await duplex.send(answer)
 
-    async def _scan(self, ticket: ReadTicket) -> AsyncIterator[Message]:
+    async def _scan(self, ticket: ReadTicket, then: tuple[NextSegment, ...] = ()) -> AsyncIterator[Message]:
         columns = tuple(field.name for field in ticket.fields)
-        async with aclosing(self._scans.stream(await self._scans.open(ticket))) as batches:
+        async with aclosing(self._scans.stream(await self._scans.open(ticket), then)) as batches:
             async for batch, mark in batches:
                 yield batch_message(batch.rows, columns, mark)
 

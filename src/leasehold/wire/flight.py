@@ -28,6 +28,7 @@ from leasehold.core.words.messages import (
     Message,
     OpenLocal,
     ReadTicket,
+    ReadTogether,
     RenewLocal,
     ScrubTicket,
     Ticket,
@@ -299,6 +300,8 @@ def _caller(ticket: Message) -> FlightCaller:
     match ticket:
         case ReadTicket() | WriteTicket() | CompactTicket() | ScrubTicket():
             return FlightCaller(login=ticket.login)
+        case ReadTogether(first=first):
+            return FlightCaller(login=first.login)
         case AskLocalProof() | OpenLocal() | RenewLocal():
             return FlightCaller(login=ticket.login)
         case FetchTicket():

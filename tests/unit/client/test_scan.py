@@ -11,7 +11,7 @@ from pyarrow import flight
 from leasehold.client.scan import read_plan, read_segments
 from leasehold.client.threads import places_of
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import BatchMark, Place, ReadTicket, ScanPlan, TableFacts
+from leasehold.core.words.messages import BatchMark, Place, ReadTicket, ReadTogether, ScanPlan, TableFacts
 from leasehold.core.words.records import Field, SegmentRecord, UseState
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import (
@@ -64,6 +64,8 @@ class Script(flight.FlightServerBase):
 
     def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         request = read_ticket(ticket.ticket)
+        if isinstance(request, ReadTogether):
+            request = request.first
         assert isinstance(request, ReadTicket)
         self.asked.append(request)
         return flight.GeneratorStream(self.schema, self.script(request.row_offset))

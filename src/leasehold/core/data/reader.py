@@ -26,7 +26,7 @@ from leasehold.core.data.places import Places, silent
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.scan import Done, SegmentReading, Together, as_one, together
 from leasehold.core.replicas.lost import check_nothing_lost
-from leasehold.core.words.messages import BatchMark, NextSegment, ReadTicket, ScanPlan
+from leasehold.core.words.messages import BatchMark, NextSegment, ReadTicket, ReadTogether, ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -191,9 +191,9 @@ class SegmentReader(Generic[B]):
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
             where=self._plan.where,
-            then=self._then,
         )
-        stream = self._replicas.open(place, request, self._timeout_ns)
+        asked = ReadTogether(first=request, then=self._then) if self._then else request
+        stream = self._replicas.open(place, asked, self._timeout_ns)
         attempt = Attempt(node, request, self._now_ns(), stream, self._inbox, self._places)
         self._attempts[node] = attempt
         # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process. So the

@@ -14,8 +14,8 @@ decided on that view too (`core/data/hidden_rows.py`). What the view says of the
 (`core/catalog/stored_shelf.py`), and again only once its bucket has changed.
 
 Each batch carries the first row after it, counted in the rows of the file, hidden ones too, so that a reader goes on at
-any other replica from exactly there. A batch whose rows are all hidden is progress as well. If a ticket names several
-segments, they are read one after the other, each as by a ticket of its own, and rows are counted through all of them.
+any other replica from exactly there. A batch whose rows are all hidden is progress as well. Several
+segments of a bucket may be read one after the other, each as by a ticket of its own; then rows are counted through all.
 
 A file is checked against its hash once in the life of a process: its footer has no other checksum. A later error may
 lie in the ticket or in this process. So the scrub reads the file once more before it counts as damaged
@@ -38,7 +38,7 @@ from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
 from leasehold.core.lease.holder import Pass
-from leasehold.core.words.messages import BatchMark, ReadTicket
+from leasehold.core.words.messages import BatchMark, NextSegment, ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite
@@ -90,7 +90,7 @@ class Scans(Generic[B]):
         self._files.log(ticket, passed, None)
 
     async def open(self, ticket: ReadTicket, *, by_itself: bool = False) -> OpenScan:
-        """Raises what stands against a ticket and its first segment now; what comes up later ends the stream."""
+        """Raises what stands against a ticket now; what comes up later ends the stream."""
         check_cluster(self._serving, ticket.cluster_id)
         check_sound(ticket)
         bucket = (ticket.table, ticket.bucket)
@@ -104,15 +104,17 @@ class Scans(Generic[B]):
         telling = hidings.of(table, segment, passed.view).fields
         return OpenScan(ticket, hidings, telling, looking, segment.rows, by_itself)
 
-    async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
-        """All segments of the ticket."""
+    async def stream(
+        self, scan: OpenScan, then: tuple[NextSegment, ...] = ()
+    ) -> AsyncGenerator[tuple[B, BatchMark], None]:
+        """The segment of a scan, and then further ones."""
         ticket, before = scan.ticket, 0
         with self._reading.one():
-            for following in (None, *ticket.then):
+            for following in (None, *then):
                 if following is not None:
                     one = replace(ticket, segment=following.segment, sha256=following.sha256)
                     scan = await self.open(one, by_itself=scan.by_itself)
-                if ticket.row_offset < before + scan.rows or not ticket.then:
+                if ticket.row_offset < before + scan.rows or not then:
                     async with aclosing(self._segment(scan, max(0, ticket.row_offset - before))) as batches:
                         async for batch, mark in batches:
                             yield batch, replace(mark, next_row=before + mark.next_row) if before else mark

@@ -136,14 +136,14 @@ class NodeFlight:
         check_counts(caller, self._published.view)
 
     def get(self, ticket: bytes, caller: Caller | None) -> Outgoing:
-        """A scan of one segment, a copy of it for another node, a compaction, or a scrub."""
+        """A scan of segments, a copy of it for another node, a compaction, or a scrub."""
         request = read_ticket(ticket)
         check_caller(request, caller, self._published.view)
         match request:
             case messages.ReadTicket():
-                scan = run(self._scans.open(request))
-                rows = _released(self._scans.stream(scan))
-                return Outgoing(arrow_schema(request.fields), rows, SCAN_FIRST_BYTES_MAX)
+                return self._scan(request)
+            case messages.ReadTogether(first=first, then=then):
+                return self._scan(first, then)
             case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
@@ -156,6 +156,10 @@ class NodeFlight:
                 return Outgoing(BYTES_SCHEMA, ((bytes_batch(encode(one)), None) for one in found))
             case _:
                 raise _no_ticket("read")
+
+    def _scan(self, ticket: messages.ReadTicket, then: tuple[messages.NextSegment, ...] = ()) -> Outgoing:
+        rows = _released(self._scans.stream(run(self._scans.open(ticket)), then))
+        return Outgoing(arrow_schema(ticket.fields), rows, SCAN_FIRST_BYTES_MAX)
 
     def _compacted(self, request: messages.CompactTicket) -> Iterator[tuple[pa.RecordBatch, None]]:
         with noting(self._published):

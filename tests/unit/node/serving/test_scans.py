@@ -13,7 +13,7 @@ from leasehold.client.append import stage
 from leasehold.core.catalog.plan import put
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words import keys
-from leasehold.core.words.messages import BatchMark, ReadTicket, StagedSegment
+from leasehold.core.words.messages import BatchMark, ReadTicket, ReadTogether, StagedSegment
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Field, SegmentRecord, UseState
 from leasehold.errors import LeaseholdError
@@ -47,7 +47,7 @@ def segment_of(made: Cluster) -> SegmentRecord:
     return segment
 
 
-def read(node: Node, request: ReadTicket) -> list[tuple[pa.RecordBatch, BatchMark]]:
+def read(node: Node, request: ReadTicket | ReadTogether) -> list[tuple[pa.RecordBatch, BatchMark]]:
     assert node.flight is not None
     found: list[tuple[pa.RecordBatch, BatchMark]] = []
     with calling("node"):
@@ -56,7 +56,7 @@ def read(node: Node, request: ReadTicket) -> list[tuple[pa.RecordBatch, BatchMar
     return found
 
 
-def refused(node: Node, request: ReadTicket) -> str:
+def refused(node: Node, request: ReadTicket | ReadTogether) -> str:
     with pytest.raises(LeaseholdError) as caught:
         read(node, request)
     return caught.value.code

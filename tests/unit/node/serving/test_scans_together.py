@@ -13,7 +13,7 @@ from leasehold.core.catalog.plan import put
 from leasehold.core.data.scan import as_one, together
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words import keys
-from leasehold.core.words.messages import BatchMark, NextSegment, ReadTicket
+from leasehold.core.words.messages import BatchMark, NextSegment, ReadTogether
 from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.limits.flight import SEGMENTS_PER_SCAN_MAX
@@ -39,13 +39,13 @@ def in_turn(made: Cluster) -> tuple[SegmentRecord, ...]:
     return tuple(sorted(made.plan().segments, key=lambda one: int(one.statistics[0].minimum or "0")))
 
 
-def all_of(made: Cluster, **other: object) -> ReadTicket:
+def all_of(made: Cluster, **other: object) -> ReadTogether:
     first, *others = in_turn(made)
     then = tuple(NextSegment(segment=one.id, sha256=one.sha256) for one in others)
-    return made.read_ticket(first, then=then, **other)
+    return ReadTogether(first=made.read_ticket(first, **other), then=then)
 
 
-def broken_off(node: Node, request: ReadTicket) -> tuple[list[int], str]:
+def broken_off(node: Node, request: ReadTogether) -> tuple[list[int], str]:
     """The rows that came, and why no more did."""
     assert node.flight is not None
     found: list[int] = []
@@ -90,8 +90,9 @@ def test_a_fence_ends_the_call_at_any_batch(pair: Cluster) -> None:
 def test_a_ticket_names_no_more_than_its_bound(pair: Cluster) -> None:
     (one, *_) = in_turn(pair)
     then = (NextSegment(segment=one.id, sha256=one.sha256),) * SEGMENTS_PER_SCAN_MAX
-    assert refused(pair.node(1), pair.read_ticket(one, then=then)) == "BAD_MESSAGE"
-    assert len(read(pair.node(1), pair.read_ticket(one, then=then[1:]))) == 3 * SEGMENTS_PER_SCAN_MAX
+    first = pair.read_ticket(one)
+    assert refused(pair.node(1), ReadTogether(first=first, then=then)) == "BAD_MESSAGE"
+    assert len(read(pair.node(1), ReadTogether(first=first, then=then[1:]))) == 3 * SEGMENTS_PER_SCAN_MAX
 
 
 def test_a_plan_of_small_segments_takes_one_call_for_many(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ from leasehold.core.words.messages.flight import (
     ForwardTicket,
     NextSegment,
     ReadTicket,
+    ReadTogether,
     RowsEnd,
     ScrubbedTable,
     ScrubEnd,
@@ -166,7 +167,7 @@ _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds
 _Relations: TypeAlias = AskTable | TableFacts | AskView | ViewFacts
 _Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | TransactionFacts | StagedSegment
 _Plans: TypeAlias = PlanScan | ScanPlan | PlanChanges | ChangesPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
-_Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | ScrubTicket | FlightCaller
+_Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | ReadTogether | FetchTicket | ScrubTicket | FlightCaller
 _Local: TypeAlias = (
     AskLocalProof | LocalProof | LocalSegment | OpenLocal | LocalOpened | RenewLocal | LocalEnd | LocalRenewed
 )
@@ -215,6 +216,7 @@ Ticket: TypeAlias = (
     WriteTicket
     | ForwardTicket
     | ReadTicket
+    | ReadTogether
     | FetchTicket
     | CompactTicket
     | ScrubTicket

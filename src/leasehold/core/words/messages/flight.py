@@ -126,15 +126,8 @@ class BytesEnd(BaseMessage, frozen=True, kw_only=True, tag="bytes-end/1"):
     """What the sender will answer to its client, for the peer to seal; no holders are named yet."""
 
 
-class NextSegment(Struct, frozen=True, kw_only=True):
-    """A further segment that a scan reads."""
-
-    segment: Annotated[SegmentId, Word]
-    sha256: bytes
-
-
 class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
-    """Ticket of a DoGet: segments of a bucket from a row on, projected on `fields`.
+    """Ticket of a DoGet: one segment of a table from a row on, projected on `fields`.
 
     `revision` is the newest the client has seen: the node waits for it, within a bound.
     """
@@ -157,8 +150,21 @@ class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
     where: Annotated[tuple[FieldFilter, ...], Meta(max_length=FILTERS_MAX)] = ()
     """Only rows that fulfil all of these are sent."""
-    then: Annotated[tuple[NextSegment, ...], Meta(max_length=SEGMENTS_PER_SCAN_MAX - 1)] = ()
-    """Segments that are read after the first one: `row_offset` and the marks of batches count the rows of all."""
+
+
+class NextSegment(Struct, frozen=True, kw_only=True):
+    """A further segment that a scan reads."""
+
+    segment: Annotated[SegmentId, Word]
+    sha256: bytes
+
+
+class ReadTogether(BaseMessage, frozen=True, kw_only=True, tag="read-together/1"):
+    """Ticket of a DoGet: as `first`, and then further segments of its bucket. Its `row_offset` and the marks of batches
+    count the rows of all."""
+
+    first: ReadTicket
+    then: Annotated[tuple[NextSegment, ...], Meta(max_length=SEGMENTS_PER_SCAN_MAX - 1)]
 
 
 class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):
