@@ -71,6 +71,17 @@ MUTANTS = (
         unseen="the invariant is about batches of scans, which nodes decide for themselves",
     ),
     Mutant(
+        name="a question that outlives its right in a queue",
+        invariant="INV-RIGHT-1",
+        rule="a question that waited for a turn is decided by the rights of the moment in which it is answered",
+        edits=(Edit("Plans._checking", "check_request(request, catalog)", ""),),
+        hunters=(
+            "tests/sim/test_questions_in_turn.py::test_who_was_dropped_meanwhile_gets_no_answer",
+            "tests/sim/test_questions_in_turn.py::test_a_right_that_is_gone_meanwhile_does_not_count",
+        ),
+        unseen="the invariant is about batches of scans, which nodes decide for themselves",
+    ),
+    Mutant(
         name="appends without a right",
         invariant="INV-RIGHT-1",
         rule="an append is decided on INSERT, at its beginning and at its end",

@@ -47,6 +47,14 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="marks that begin anew with each segment",
+        invariant="INV-WRITE-2",
+        rule="rows of a call that reads several segments are counted through all of them",
+        edits=(Edit("Scans.stream", "before += scan.rows", ""),),
+        hunters=("tests/unit/node/serving/test_scans_together.py",),
+        unseen="a reader takes no batch that goes back",
+    ),
+    Mutant(
         name="rows that are not committed served",
         invariant="INV-WRITE-2",
         rule="only what the manifest names is served",
