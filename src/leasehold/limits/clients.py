@@ -39,8 +39,9 @@ SCAN_PLANS_MAX: Final = 5
 """Plans that a client makes for one query while rows are taken away before it has shown any."""
 SCAN_STREAMS: Final = 4
 """Calls to nodes that one reader makes at once."""
-SCAN_TOGETHER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of small segments of a bucket, that one call reads: a call costs more than such a segment."""
+SCAN_TOGETHER_BYTES_MAX: Final = 512 * 1024
+"""Of small segments of a bucket, that one call reads: a call costs as much as some 100 KiB. Larger ones are better read
+by several calls at once."""
 SCAN_AHEAD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Batches of one segment that wait for the reader, beside the window of gRPC. A larger batch waits alone."""
 SCAN_DISCARDS_MAX: Final = 4

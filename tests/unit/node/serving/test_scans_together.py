@@ -119,7 +119,7 @@ def test_segments_are_read_together_that_are_small_and_lie_side_by_side(pair: Cl
     def counts(*segments: SegmentRecord) -> list[int]:
         return [len(some) for some in together(segments)]
 
-    small, large = like(size_bytes=1), like(size_bytes=2**22)
+    small, large = like(size_bytes=1), like(size_bytes=2**19)
     assert counts() == []
     assert counts(small, small, small) == [3]
     assert counts(small, large, large, small) == [1, 1, 1, 1]
