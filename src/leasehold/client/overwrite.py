@@ -141,8 +141,8 @@ def begin_overwrite(
 def begin_change(
     cluster: "Cluster", facts: TableFacts, where: tuple[Filter, ...], *, moves: bool = True, keeps: bool = True
 ) -> Overwrite:
-    """Pins rows that are read and changed after this, and put in their own place; `moves` and
-    `keeps` are as in `Overwrite`. Raises as `begin_overwrite` and `check_unaltered`."""
+    """Pins rows that are read and changed after this, and put in their own place; `moves` and `keeps` are as in
+    `Overwrite`. Raises as `begin_overwrite` and `check_unaltered`."""
     with unaltered(cluster, facts, facts.name):
         begun = begin_overwrite(cluster, facts.name, where)
     check_unaltered(begun, facts)

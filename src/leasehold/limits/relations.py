@@ -193,6 +193,10 @@ assert (
     < messages.MESSAGE_BYTES_MAX
     < requests.REQUESTS_BYTES_MAX
 )
+assert 2 * flight.FLIGHT_FIRST_OF_ONE_MAX < flight.FLIGHT_FIRST_BYTES_MAX, "no two callers take all room"
+assert flight.FLIGHT_RECEIVED_BYTES_MAX <= flight.FLIGHT_FIRST_OF_ONE_MAX
+assert 2 * flight.FLIGHT_CALLS_CROWDED <= flight.FLIGHT_CALLS_MAX
+assert flight.FLIGHT_STRANGERS_WAITING_MAX < flight.FLIGHT_STRANGERS_CROWDED < flight.FLIGHT_STRANGERS_CALLS_MAX
 assert requests.CALLS_PENDING_MAX < requests.CALLS_PENDING_HARD_MAX
 assert requests.ANSWERS_BYTES_PER_PEER_MAX < requests.ANSWERS_BYTES_MAX, "one address alone is refused, not cut off"
 assert messages.MESSAGE_BYTES_MAX + requests.ANSWER_CALL_BYTES < requests.ANSWERS_BYTES_PER_PEER_MAX

@@ -22,8 +22,8 @@ class FirstMessages:
         self._of_each: Counter[str] = Counter()
 
     def hold(self, call: WatchedCall, caller: str, size: int) -> bool:
-        """Whether there is room for the first message of a call; if so, it has to be dropped. A single one always
-        has."""
+        """Whether there is room for the first message of a call; if so, it has to be dropped. If nothing else is held,
+        there always is."""
         if size <= self._small_bytes:
             return True
         with self._lock:

@@ -242,9 +242,8 @@ class _Methods(grpc.GenericRpcHandler):
         with self._peers.counted(peer) as has_room, self._counted(user) as is_one_more:
             try:
                 if not has_room or not is_one_more:
-                    raise too_many(
-                        "calls from this address are under way" if is_one_more else "such calls are under way"
-                    )
+                    whose = "from this address" if is_one_more else "of this caller"
+                    raise too_many(f"calls {whose} are under way")
                 yield call
             finally:
                 call.forgotten()

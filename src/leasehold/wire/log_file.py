@@ -1,7 +1,7 @@
 """A log file that stays bounded: the process that adds to it takes its oldest lines away.
 
-A process logs a line for each statement, so whoever has a login can make its log grow. `leasehold up` or a shell opens
-the file as stderr of the process, and neither bounds it. A journal or a pipe is bounded by its reader.
+A process logs a line for each statement, so any user could fill the disk. `leasehold up` and shells pass the file to
+the process as its stderr, and do not bound it. If stderr is a journal or a pipe, its reader bounds it.
 """
 
 import fcntl

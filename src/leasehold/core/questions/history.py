@@ -19,7 +19,8 @@ COLUMNS = ("order", "revision", "user", "statement", "outcome", "elapsed_ms", "n
 def history(catalog: Catalog, of: str | None, asking: PrincipalRecord | None) -> Rows:
     """Newest first; `of` is a name as statements claim it (`core.ddl.claims`), None for all.
 
-    Texts may have values of rows. So whoever has no ALTER on the object sees only statements that he ran himself.
+    The text of a statement may show values of rows. A user without ALTER on the object sees the statements that this
+    user ran, and no others.
     """
     found = (one for one in catalog.statements.values() if of is None or of in one.objects)
     if asking is not None and not holds(asking, Right.ALTER, _path(of, catalog), catalog):
