@@ -7,15 +7,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import (
-    BatchMark,
-    Place,
-    ReadTicket,
-    ReadTogether,
-    RowsEnd,
-    StagedSegment,
-    WriteTicket,
-)
+from leasehold.core.words.messages import AnyReadTicket, BatchMark, Place, RowsEnd, StagedSegment, WriteTicket
 from leasehold.errors import Unreachable
 from leasehold.wire.flight import calling, descriptor, expect, reader_to, send, within, writer_to
 from leasehold.wire.flight import ticket as as_ticket
@@ -29,7 +21,7 @@ class FlightReplicas:
         self._schema = schema
         self._tls = tls
 
-    def open(self, place: Place, ticket: ReadTicket | ReadTogether, timeout_ns: int) -> "FlightBatches":
+    def open(self, place: Place, ticket: AnyReadTicket, timeout_ns: int) -> "FlightBatches":
         """A call to a replica; nothing is sent yet."""
         return FlightBatches(self._schema, self._tls, place, ticket, within(timeout_ns, ticket))
 
@@ -70,7 +62,7 @@ class FlightBatches:
         schema: pa.Schema,
         tls: TlsSource | None,
         place: Place,
-        ticket: ReadTicket | ReadTogether,
+        ticket: AnyReadTicket,
         options: flight.FlightCallOptions,
     ) -> None:
         self._schema = schema

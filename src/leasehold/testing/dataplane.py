@@ -24,13 +24,13 @@ from leasehold.core.data.scans import Scans
 from leasehold.core.local.reads import LocalReads
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import (
+    AnyReadTicket,
     CompactTicket,
     FetchTicket,
     ForwardTicket,
     LocalOpened,
     LocalRenewed,
     Message,
-    NextSegment,
     OpenLocal,
     ReadTicket,
     ReadTogether,
@@ -258,10 +258,8 @@ class DataService:
     def stream(self, request: Message) -> AsyncIterator[Message]:
         """A scan of one segment, a copy of it for another node, or a new segment with the rows of old ones."""
         match request:
-            case ReadTicket():
+            case ReadTicket() | ReadTogether():
                 return self._scan(request)
-            case ReadTogether(first=first, then=then):
-                return self._scan(first, then)
             case CompactTicket():
                 return self._compact(request)
             case FetchTicket():
@@ -288,15 +286,16 @@ class DataService:
             async for answer in answers:
                 await duplex.send(answer)
 
-    async def _scan(self, ticket: ReadTicket, then: tuple[NextSegment, ...] = ()) -> AsyncIterator[Message]:
-        columns = tuple(field.name for field in ticket.fields)
-        async with aclosing(self._scans.stream(await self._scans.open(ticket), then)) as batches:
+    async def _scan(self, ticket: AnyReadTicket) -> AsyncIterator[Message]:
+        scan = await self._scans.open(ticket)
+        columns = tuple(field.name for field in scan.ticket.fields)
+        async with aclosing(self._scans.stream(scan)) as batches:
             async for batch, mark in batches:
                 yield batch_message(batch.rows, columns, mark)
 
     async def _compact(self, ticket: CompactTicket) -> AsyncIterator[Message]:
-        await self._compactions.open(ticket)
-        async with aclosing(self._compactions.compact(ticket)) as answers:
+        user = await self._compactions.open(ticket)
+        async with aclosing(self._compactions.compact(ticket, user)) as answers:
             async for answer in answers:
                 yield answer
 

@@ -7,15 +7,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.words.messages import (
-    BatchMark,
-    Place,
-    ReadTicket,
-    ReadTogether,
-    RowsEnd,
-    StagedSegment,
-    WriteTicket,
-)
+from leasehold.core.words.messages import AnyReadTicket, BatchMark, Place, RowsEnd, StagedSegment, WriteTicket
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Unreachable
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
@@ -55,7 +47,7 @@ class SimulatedReplicas:
         self._transport = transport
         self._columns = columns
 
-    def open(self, place: Place, ticket: ReadTicket | ReadTogether, timeout_ns: int) -> "SimulatedBatches":
+    def open(self, place: Place, ticket: AnyReadTicket, timeout_ns: int) -> "SimulatedBatches":
         """A call to a replica; nothing is sent yet."""
         return SimulatedBatches(self._transport, place.address, ticket, timeout_ns)
 
@@ -95,7 +87,7 @@ class SimulatedReplicas:
 class SimulatedBatches:
     """One call; the task that reads it is cancelled with it."""
 
-    def __init__(self, transport: Transport, address: str, ticket: ReadTicket | ReadTogether, timeout_ns: int) -> None:
+    def __init__(self, transport: Transport, address: str, ticket: AnyReadTicket, timeout_ns: int) -> None:
         self._transport = transport
         self._address = address
         self._ticket = ticket

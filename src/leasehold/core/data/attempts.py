@@ -10,7 +10,7 @@ from leasehold.core.data.held import Columns, held_bytes
 from leasehold.core.data.places import Places
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import RowBatch
-from leasehold.core.words.messages import BatchMark, Place, ReadTicket, ReadTogether
+from leasehold.core.words.messages import AnyReadTicket, BatchMark, Place, ReadTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import NodeId
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
@@ -44,7 +44,7 @@ class BatchStream(Protocol[B_co]):
 class Replicas(Protocol[B_co]):
     """How a reader calls replicas."""
 
-    def open(self, place: Place, ticket: ReadTicket | ReadTogether, timeout_ns: int) -> BatchStream[B_co]:
+    def open(self, place: Place, ticket: AnyReadTicket, timeout_ns: int) -> BatchStream[B_co]:
         """A call to a replica. It has a deadline that covers all of it."""
         ...
 

@@ -20,6 +20,7 @@ from leasehold.core.access.rights import user_of
 from leasehold.core.catalog.catalog import live_fields
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.requests import Requests, Slots, check_cluster
+from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.scans import Scans
 from leasehold.core.data.segment_files import B
 from leasehold.core.words.messages import (
@@ -62,19 +63,23 @@ class Compactions(Generic[B]):
         self._appends = appends
         self._slots = Slots(requests.runtime, "compactions", COMPACTIONS_MAX)
 
-    async def open(self, ticket: CompactTicket) -> None:
-        """Raises what stands against a ticket before anything is done for it: `Unauthenticated`, and `Refused` with
-        code OTHER_CLUSTER or BAD_TICKET, and as `Requests.until_shown`."""
+    async def open(self, ticket: CompactTicket) -> PrincipalRecord | None:
+        """Who asks; None in a cluster without users. Raises what stands against a ticket before anything is done for
+        it: `Unauthenticated`, `Refused` with code OTHER_CLUSTER or BAD_TICKET, and as `Requests.until_shown`."""
         check_cluster(self._requests.serving, ticket.cluster_id)
         if not ticket.joined or len({segment for segment, _ in ticket.joined}) < len(ticket.joined):
             text = "the ticket names no segment, or one twice"
             raise Refused(text, code=ErrorCode.BAD_TICKET, hint="upgrade the client")
-        await user_who_asks(ticket, self._requests)
+        bucket = (ticket.table, ticket.bucket)
+        await self._requests.until_shown(ticket.revision, bucket)  # it shows a login that is new
+        return user_of(ticket.login, self._requests.guarded(bucket).view)
 
-    async def compact(self, ticket: CompactTicket) -> AsyncGenerator[CompactProgress | StagedSegment]:
-        """Of a ticket that was opened: tells the number of rows now and then, and the new segment at the end. Raises as
-        a scan and as `Appends.write`."""
-        work = _Work(ticket, self._requests, self._scans, self._appends, self._slots, self._sorting)
+    async def compact(
+        self, ticket: CompactTicket, user: PrincipalRecord | None
+    ) -> AsyncGenerator[CompactProgress | StagedSegment]:
+        """Of a ticket that this `user` has opened: tells the number of rows now and then, and the new segment at the
+        end. Raises as a scan and as `Appends.write`."""
+        work = _Work(ticket, self._runtime, self._scans, self._appends, self._slots, self._sorting, user=user)
         self._runtime.start(work.run(), name="compaction")
         try:
             while True:
@@ -90,7 +95,7 @@ class Compactions(Generic[B]):
 
     async def compact_by_itself(self, ticket: CompactTicket) -> StagedSegment:
         """The new segment of a bucket that this node was told to compact (`core/data/auto_compaction.py`)."""
-        work = _Work(ticket, self._requests, self._scans, self._appends, self._slots, self._sorting, by_itself=True)
+        work = _Work(ticket, self._runtime, self._scans, self._appends, self._slots, self._sorting, by_itself=True)
         return await work.done()
 
 
@@ -100,22 +105,23 @@ class _Work(Generic[B]):
     def __init__(
         self,
         ticket: CompactTicket,
-        requests: Requests,
+        runtime: Runtime,
         scans: Scans[B],
         appends: Appends[B],
         slots: Slots,
         sorting: Callable[[int], SortsRows[B]],
         *,
+        user: PrincipalRecord | None = None,
         by_itself: bool = False,
     ) -> None:
         self.is_wanted = True
+        self._user = user
         self._by_itself = by_itself
         self._ticket = ticket
         self._scans = scans
         self._appends = appends
         self._slots = slots
-        self._requests = requests
-        self._changed = requests.runtime.condition()
+        self._changed = runtime.condition()
         self._fields: tuple[Field, ...] = ()
         self._sorting = sorting
         self._time_place: int | None = None
@@ -134,8 +140,7 @@ class _Work(Generic[B]):
 
     async def done(self) -> StagedSegment:
         """The new segment, once it is written. Without a free place nothing is begun."""
-        user = None if self._by_itself else await user_who_asks(self._ticket, self._requests)
-        with self._slots.one(user):
+        with self._slots.one(self._user):
             return await self._appends.write(_write_ticket(self._ticket), self, by_itself=self._by_itself)
 
     async def answer(self, until_ns: int) -> CompactProgress | StagedSegment | Exception | None:
@@ -178,13 +183,6 @@ class _Work(Generic[B]):
                     self._rows += batch.num_rows
                     if batch.num_rows:
                         yield batch
-
-
-async def user_who_asks(ticket: CompactTicket, requests: Requests) -> PrincipalRecord | None:
-    """None in a cluster without users. Raises `Unauthenticated`, and as `Requests.until_shown`."""
-    bucket = (ticket.table, ticket.bucket)
-    await requests.until_shown(ticket.revision, bucket)  # it shows a login that is new
-    return user_of(ticket.login, requests.guarded(bucket).view)
 
 
 class OldSegment(NamedTuple):

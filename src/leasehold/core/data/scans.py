@@ -14,8 +14,8 @@ decided on that view too (`core/data/hidden_rows.py`). What the view says of the
 (`core/catalog/stored_shelf.py`), and again only once its bucket has changed.
 
 Each batch carries the first row after it, counted in the rows of the file, hidden ones too, so that a reader goes on at
-any other replica from exactly there. A batch whose rows are all hidden is progress as well. Several
-segments of a bucket may be read one after the other, each as by a ticket of its own; then rows are counted through all.
+any other replica from exactly there. A batch whose rows are all hidden is progress as well. Several segments of one
+bucket may be read one after the other, each as by a ticket of its own; then rows are counted through all.
 
 A file is checked against its hash once in the life of a process: its footer has no other checksum. A later error may
 lie in the ticket or in this process. So the scrub reads the file once more before it counts as damaged
@@ -38,7 +38,7 @@ from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
 from leasehold.core.lease.holder import Pass
-from leasehold.core.words.messages import BatchMark, NextSegment, ReadTicket
+from leasehold.core.words.messages import AnyReadTicket, BatchMark, NextSegment, ReadTicket, ReadTogether
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite
@@ -48,7 +48,7 @@ from leasehold.limits.segments import SEGMENTS_VERIFIED_MAX
 
 
 class OpenScan(NamedTuple):
-    """A scan of one segment that may begin."""
+    """A scan that may begin."""
 
     ticket: ReadTicket
     hidings: Hidings
@@ -59,6 +59,8 @@ class OpenScan(NamedTuple):
     """Of the segment."""
     by_itself: bool
     """The node reads for itself: no user asks."""
+    then: tuple[NextSegment, ...] = ()
+    """The segments after the first one, which all else here is about."""
 
 
 class Scans(Generic[B]):
@@ -89,8 +91,9 @@ class Scans(Generic[B]):
         """Notes that the whole segment is released now, as a file."""
         self._files.log(ticket, passed, None)
 
-    async def open(self, ticket: ReadTicket, *, by_itself: bool = False) -> OpenScan:
-        """Raises what stands against a ticket now; what comes up later ends the stream."""
+    async def open(self, asked: AnyReadTicket, *, by_itself: bool = False) -> OpenScan:
+        """Raises what stands against a ticket and its first segment now; what comes up later ends the stream."""
+        ticket, then = (asked.first, asked.then) if isinstance(asked, ReadTogether) else (asked, ())
         check_cluster(self._serving, ticket.cluster_id)
         check_sound(ticket)
         bucket = (ticket.table, ticket.bucket)
@@ -102,13 +105,11 @@ class Scans(Generic[B]):
             raise missing(self._serving, ticket.segment)
         hidings, segment = Hidings(ticket.cutoff), _authorised(entry)
         telling = hidings.of(table, segment, passed.view).fields
-        return OpenScan(ticket, hidings, telling, looking, segment.rows, by_itself)
+        return OpenScan(ticket, hidings, telling, looking, segment.rows, by_itself, then)
 
-    async def stream(
-        self, scan: OpenScan, then: tuple[NextSegment, ...] = ()
-    ) -> AsyncGenerator[tuple[B, BatchMark], None]:
-        """The segment of a scan, and then further ones."""
-        ticket, before = scan.ticket, 0
+    async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
+        """All segments of the ticket."""
+        ticket, then, before = scan.ticket, scan.then, 0
         with self._reading.one():
             for following in (None, *then):
                 if following is not None:

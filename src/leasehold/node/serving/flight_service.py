@@ -21,6 +21,7 @@ from leasehold.core.data.scans import Scans
 from leasehold.core.local.reads import LocalReads
 from leasehold.core.words import messages
 from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.records import PrincipalRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
@@ -140,16 +141,16 @@ class NodeFlight:
         request = read_ticket(ticket)
         check_caller(request, caller, self._published.view)
         match request:
-            case messages.ReadTicket():
-                return self._scan(request)
-            case messages.ReadTogether(first=first, then=then):
-                return self._scan(first, then)
+            case messages.ReadTicket() | messages.ReadTogether():
+                scan = run(self._scans.open(request))
+                rows = _released(self._scans.stream(scan))
+                return Outgoing(arrow_schema(scan.ticket.fields), rows, SCAN_FIRST_BYTES_MAX)
             case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
             case messages.CompactTicket():
-                run(self._compactions.open(request))
-                return Outgoing(BYTES_SCHEMA, self._compacted(request))
+                user = run(self._compactions.open(request))
+                return Outgoing(BYTES_SCHEMA, self._compacted(request, user))
             case messages.ScrubTicket():
                 view = run(self._scrubs.open(request))
                 found = self._scrubs.stream(request, view)
@@ -157,13 +158,11 @@ class NodeFlight:
             case _:
                 raise _no_ticket("read")
 
-    def _scan(self, ticket: messages.ReadTicket, then: tuple[messages.NextSegment, ...] = ()) -> Outgoing:
-        rows = _released(self._scans.stream(run(self._scans.open(ticket)), then))
-        return Outgoing(arrow_schema(ticket.fields), rows, SCAN_FIRST_BYTES_MAX)
-
-    def _compacted(self, request: messages.CompactTicket) -> Iterator[tuple[pa.RecordBatch, None]]:
+    def _compacted(
+        self, request: messages.CompactTicket, user: PrincipalRecord | None
+    ) -> Iterator[tuple[pa.RecordBatch, None]]:
         with noting(self._published):
-            for one in iterate(self._compactions.compact(request)):
+            for one in iterate(self._compactions.compact(request, user)):
                 yield bytes_batch(encode(one)), None
 
     async def compact_by_itself(self, ticket: messages.CompactTicket) -> messages.StagedSegment:

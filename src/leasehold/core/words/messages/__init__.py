@@ -167,7 +167,9 @@ _Leaderships: TypeAlias = TransferLeadership | LeadershipEnds
 _Relations: TypeAlias = AskTable | TableFacts | AskView | ViewFacts
 _Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | TransactionFacts | StagedSegment
 _Plans: TypeAlias = PlanScan | ScanPlan | PlanChanges | ChangesPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
-_Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | ReadTogether | FetchTicket | ScrubTicket | FlightCaller
+AnyReadTicket: TypeAlias = ReadTicket | ReadTogether
+"""The tickets that are answered with rows."""
+_Tickets: TypeAlias = AnyReadTicket | WriteTicket | ForwardTicket | FetchTicket | ScrubTicket | FlightCaller
 _Local: TypeAlias = (
     AskLocalProof | LocalProof | LocalSegment | OpenLocal | LocalOpened | RenewLocal | LocalEnd | LocalRenewed
 )
