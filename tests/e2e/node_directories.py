@@ -1,11 +1,13 @@
-"""Directories of nodes that do not run: what is in them, and how tests look after them and damage them."""
+"""Directories of nodes: what is in them, and how tests look after them and damage them."""
 
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from leasehold.client.cluster import Cluster
+from leasehold.storage.local_links import FOLDER
 from tests.e2e.command import Ran, leasehold
 from tests.e2e.waiting import wait_until_whole
 
@@ -49,6 +51,12 @@ def garble(path: Path) -> None:
     blob = bytearray(path.read_bytes())
     blob[len(blob) // 2] ^= 0xFF
     path.write_bytes(blob)
+
+
+def links(cluster: Path) -> list[Path]:
+    """Links of the sessions that are open on any node of a cluster that runs: sessions may end meanwhile."""
+    # `Path.glob` raises if a folder goes while it looks (Python 3.11).
+    return [cluster / one for one in glob(f"node-*/{FOLDER}/[0-9a-f]*/*/*", root_dir=cluster)]  # noqa: PTH207
 
 
 def everything_below(directory: Path) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """Ctrl-C at any moment of a command: 130 and silence, or the whole answer; never a traceback."""
 
+import json
 import random
 import re
 import signal
@@ -128,6 +129,39 @@ sys.meta_path.insert(0, Finder())
         run = "from leasehold.cli.entry import main; main()"
     ended = subprocess.run([sys.executable, "-c", program + run], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+STATEMENT_INTERRUPTED = """
+import signal, sys
+from leasehold.cli.entry import begin
+begin(sys.argv[1:])
+from leasehold.cli import main, sql
+from leasehold.cli.receipt import show_receipt
+
+def told_and_interrupted(*told):
+    shown = show_receipt(*told)
+    signal.raise_signal(signal.SIGINT)
+    return shown
+
+def left_and_interrupted(code):
+    signal.raise_signal(signal.SIGINT)
+    left(code)
+
+left = main._leave
+main._leave = left_and_interrupted
+sql.show_receipt = told_and_interrupted
+main.main()
+"""
+
+
+@pytest.mark.processes
+def test_an_outcome_that_was_shown_is_the_exit_code_too(running: RunningCluster) -> None:
+    """Ctrl-C while the connection is closed, and just before the process ends."""
+    words = ["sql", "CREATE DATABASE shown", "-o", "json", "--dir", str(running.directory)]
+    command = [sys.executable, "-c", STATEMENT_INTERRUPTED, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["outcome"] == "COMMITTED"
 
 
 BACKUP_INTERRUPTED = """

@@ -16,8 +16,8 @@ def interrupted_by(error: Callable[[], LeaseholdError | None]) -> Generator[Call
     """Ends this process on Ctrl-C, with `error`, from the signal handler itself; in silence if `error` answers None.
 
     A KeyboardInterrupt could be raised inside gRPC while one of its locks is held, and the cleanup would wait for that
-    lock. Call what it yields once the outcome is known: from then on Ctrl-C is ignored for the rest of the block, so
-    that the outcome is printed.
+    lock. Call what it yields once the outcome is known: from then on this process ignores Ctrl-C, so that it prints the
+    outcome and ends with the exit code of that.
     """
 
     def end() -> int:
@@ -45,7 +45,8 @@ def ended_by(end: Callable[[], int]) -> Generator[None]:
     try:
         yield
     finally:
-        _set(before)
+        if signal.getsignal(signal.SIGINT) is handle:
+            _set(before)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from leasehold.spark import executors, held_frames, last_plan, local_tables, tab
 from leasehold.spark.executors import all_see
 from leasehold.storage.local_links import FOLDER, PROOF
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.node_directories import links
 from tests.e2e.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -48,10 +49,6 @@ def rows(start: int) -> pa.Table:
 
 def held(spark: SparkSession) -> Any:
     return held_frames._HELD[spark.sparkContext.applicationId]
-
-
-def links(running: RunningCluster) -> list[Path]:
-    return [one for one in running.directory.glob(f"node-*/{FOLDER}/*/*/*") if one.parts[-3] != "gone"]
 
 
 @contextmanager
@@ -114,7 +111,7 @@ def test_the_files_of_a_frame_can_be_opened_while_one_made_of_it_is_there(
     java._jvm.System.gc()
     held(spark).look()
     assert derived.collect()[0][0] == 2 * ROWS - 10
-    assert mine == {one.parts[-3] for one in links(running)} - others
+    assert mine == {one.parts[-3] for one in links(running.directory)} - others
     del derived
 
     def is_closed() -> bool:
@@ -124,7 +121,7 @@ def test_the_files_of_a_frame_can_be_opened_while_one_made_of_it_is_there(
         return not mine & set(held(spark)._by_folder)
 
     wait_until(is_closed, seconds=60)
-    assert not mine & {one.parts[-3] for one in links(running)}
+    assert not mine & {one.parts[-3] for one in links(running.directory)}
 
 
 def test_frames_that_nobody_needs_keep_no_room_from_others(spark: SparkSession) -> None:
@@ -146,13 +143,13 @@ def test_frames_that_nobody_needs_keep_no_room_from_others(spark: SparkSession) 
 def test_a_query_says_which_statement_has_ended_its_frame(
     spark: SparkSession, cluster: Cluster, running: RunningCluster, statement: str, code: str
 ) -> None:
-    others = set(links(running))
+    others = set(links(running.directory))
     frame = table(spark, NAME, local=True)
     first = frame.where("k < 100")
     assert first.count() == 100
     cluster.sql(statement)
     try:
-        assert set(links(running)) <= others, "all links of the table are gone once the statement has returned"
+        assert set(links(running.directory)) <= others, "all links are gone once the statement has returned"
         asked: tuple[Callable[[], object], ...] = (frame.collect, frame.toArrow, first.count)
         for ask in asked:
             with ended(code):
@@ -180,9 +177,9 @@ def test_a_file_that_is_gone_is_no_end_of_the_frame(
     spark: SparkSession, running: RunningCluster, cluster: Cluster
 ) -> None:
     """Somebody has taken away a link: the frame has not ended, so Spark's own error is told."""
-    others = set(links(running))
+    others = set(links(running.directory))
     frame = table(spark, NAME, local=True)
-    for one in set(links(running)) - others:
+    for one in set(links(running.directory)) - others:
         one.unlink()
     with pytest.raises(Exception, match="FILE_NOT_EXIST"):
         frame.collect()
@@ -192,13 +189,13 @@ def test_a_file_that_is_gone_is_no_end_of_the_frame(
 def test_the_frame_of_a_killed_node_ends_and_the_next_reads_elsewhere(
     spark: SparkSession, running: RunningCluster
 ) -> None:
-    others = set(links(running))
+    others = set(links(running.directory))
     frame = table(spark, NAME, local=True)
-    mine = set(links(running)) - others
+    mine = set(links(running.directory)) - others
     used = next(one.parts[-5] for one in mine)
     running.kill(used)
     try:
-        wait_until(lambda: not mine & set(links(running)), seconds=60)
+        wait_until(lambda: not mine & set(links(running.directory)), seconds=60)
         with pytest.raises(LeaseholdError, match=NAME):
             frame.collect()
         assert table(spark, NAME).count() == 2 * ROWS, "the other node has all rows"
@@ -270,11 +267,11 @@ def test_a_frame_that_was_not_made_leaves_no_links(
     def fails(*_: object) -> None:
         raise RuntimeError("no frame")
 
-    others = set(links(running))
+    others = set(links(running.directory))
     monkeypatch.setattr(local_tables, "local_frame", fails)
     with pytest.raises(RuntimeError, match="no frame"):
         table(spark, NAME)
-    assert set(links(running)) <= others
+    assert set(links(running.directory)) <= others
 
 
 def test_what_local_may_be(spark: SparkSession) -> None:
