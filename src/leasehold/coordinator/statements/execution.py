@@ -148,7 +148,7 @@ class Execution:
         catalog = self._catalog()
         match statement:
             case ShowProcedures():
-                return self._procedures.rows(catalog)
+                return self._procedures.rows(catalog, asking)
             case Explain(statement=definition):
                 return await self._procedures.explain(_asked(request, definition, text))
             case _ if is_large(statement, catalog):

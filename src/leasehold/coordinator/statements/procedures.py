@@ -25,7 +25,7 @@ from leasehold.core.ddl.receipts import receipt
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.words.messages import Receipt, Rows, WaitingFor
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import Claim, Outcome
+from leasehold.core.words.records import Claim, Outcome, PrincipalRecord
 from leasehold.core.words.statements import Growing
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, NotFound, NotLeader, Refused
@@ -185,8 +185,8 @@ class Procedures:
         )
         return explained(begun.procedure, len(begun.changes), met, catalog.changed(begun.changes))
 
-    def rows(self, catalog: Catalog) -> Rows:
-        return procedure_rows(self._running.values(), self._leasing, catalog)
+    def rows(self, catalog: Catalog, asking: PrincipalRecord | None) -> Rows:
+        return procedure_rows(self._running.values(), self._leasing, catalog, asking)
 
     def origin(self, statement: StatementId) -> Origin | None:
         """The origin of a statement that was sent before, if its outcome is still known."""

@@ -9,12 +9,16 @@ from leasehold.core.catalog.node_names import node_name, node_names
 from leasehold.core.ddl.explain import NodeWait
 from leasehold.core.questions.procedures import RunningStatement, procedures
 from leasehold.core.words.messages import Rows, WaitingFor
+from leasehold.core.words.records import PrincipalRecord
 from leasehold.ids import NodeId, Revision, StatementId
 
 
-def procedure_rows(running: Iterable[LiveStatement], leasing: Leasing, catalog: Catalog) -> Rows:
+def procedure_rows(
+    running: Iterable[LiveStatement], leasing: Leasing, catalog: Catalog, asking: PrincipalRecord | None
+) -> Rows:
     """The rows of SHOW PROCEDURES, without statements that are answered and only being closed."""
-    return procedures((_known(one, one.waiting(leasing)) for one in running if not one.run.is_closing), catalog)
+    shown = (_known(one, one.waiting(leasing)) for one in running if not one.run.is_closing)
+    return procedures(shown, catalog, asking)
 
 
 def _known(running: LiveStatement, waiting: Waiting | None) -> RunningStatement:

@@ -16,6 +16,7 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | ALTER CLUSTER, ALTER NODE, removing a node | ALTER on the cluster |
 | SHOW HISTORY FOR an object: statements of others | ALTER on the object; on the cluster for users and roles |
 | SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
+| SHOW PROCEDURES: texts of statements of others | ALTER on the cluster |
 | a statement's receipt once more, by its id and the same text | to be the user who ran it |
 | a statement's outcome by its id alone | to be the user who ran it, or ALTER on the cluster |
 | ALTER USER .. PASSWORD of oneself, CREATE TOKEN for oneself | a login that no token made |

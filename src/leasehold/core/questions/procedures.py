@@ -5,13 +5,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from leasehold.core.access.rights import CLUSTER, holds
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.node_names import node_names
 from leasehold.core.data.auto_compaction import open_compactions
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.replicas.dropped import cleaning
 from leasehold.core.words.messages import Rows
-from leasehold.core.words.records import StatementRecord, Step
+from leasehold.core.words.records import PrincipalRecord, Right, StatementRecord, Step
 from leasehold.ids import NodeId, StatementId
 from leasehold.limits.units import MILLISECOND_NS
 
@@ -34,19 +35,27 @@ class RunningStatement(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer that takes at most."""
 
 
-def procedures(running: Iterable[RunningStatement], catalog: Catalog) -> Rows:
+def procedures(running: Iterable[RunningStatement], catalog: Catalog, asking: PrincipalRecord | None) -> Rows:
     """The statements that have not ended, in the order in which they came, then the drops whose files still go,
-    then compactions."""
+    then compactions.
+
+    The text of a statement may show values of rows. A user without ALTER on the cluster sees none of other users.
+    """
+
+    def text_of(one: RunningStatement | StatementRecord) -> str | None:
+        is_seen = asking is None or one.user == asking.name or holds(asking, Right.ALTER, (CLUSTER,), catalog)
+        return one.text if is_seen else None
+
     rows: list[Row] = []
     ids: set[StatementId] = set()
     for one in running:
-        rows.append((one.number, one.id, one.user, one.text, _state(one, catalog)))
+        rows.append((one.number, one.id, one.user, text_of(one), _state(one, catalog)))
         ids.add(one.id)
     for one in _drops(catalog):
         if one.id not in ids:
             nodes = cleaning(one, catalog)
             state = f"deleting files on {len(nodes)} nodes: {node_names(nodes, catalog)}"
-            rows.append((one.order, one.id, one.user, one.text, state))
+            rows.append((one.order, one.id, one.user, text_of(one), state))
     for one in sorted(open_compactions(catalog), key=lambda one: one.order):
         table = catalog.tables.get(one.table)
         if table is not None and one.compactor is not None:

@@ -172,7 +172,7 @@ def test_a_bucket_is_compacted_once_at_a_time():
     assert found(base, 2, {2, 3}) is None, "node 1 may still be at it"
     one = DueBuckets().next_of(ask(), base.catalog, ALL)
     assert refused(begin, ask(2), one, hex_128(0xA3), base.catalog) == "BUSY", "it may have begun meanwhile"
-    assert procedures([], base.catalog).rows == (
+    assert procedures([], base.catalog, None).rows == (
         (None, None, None, "compaction of db.t, bucket 0", "joining segments on n1"),
     )
 
