@@ -40,25 +40,33 @@ def full(cluster: RunningCluster) -> set[str]:
     return {one.name for one in status.nodes if one.id in status.disks_full}
 
 
+def numbered(numbers: range) -> pa.Table:
+    column = pa.array(numbers, pa.int32())
+    return pa.table({"a": column, "b": column})
+
+
 def test_whatever_writes_rows_names_the_full_disk_and_changes_nothing(
     cluster: RunningCluster, filled: tuple[Node, SmallDisk]
 ) -> None:
     node, disk = filled
     with cluster.connect() as client:
         client.sql("CREATE DATABASE e")
-        client.sql("CREATE TABLE e.t (a INT) CLUSTERED BY (a) INTO 8 BUCKETS TBLPROPERTIES ('replication' = '1')")
+        client.sql(
+            "CREATE TABLE e.t (a INT, b INT) CLUSTERED BY (a) INTO 8 BUCKETS TBLPROPERTIES ('replication' = '1')"
+        )
         table = client.table("e.t")
         for number in range(SMALL_SEGMENTS_MIN):
-            table.append(pa.table({"a": pa.array(range(100 * number, 100 * number + 100), pa.int32())}))
+            table.append(numbered(range(100 * number, 100 * number + 100)))
         held = client.plan("e.t").segments
         assert any(node.status().id in one.holders for one in held)
         before = sorted(table.scan().read_all().column("a").to_pylist())
         disk.fill(leave=0)
-        rows = pa.table({"a": pa.array(range(200), pa.int32())})
+        rows = numbered(range(200))
         hurried = client.within(3.0)
         writes: list[Callable[[], object]] = [
             lambda: hurried.table("e.t").append(rows),
             lambda: hurried.table("e.t").overwrite(rows, where="a < 200"),
+            lambda: hurried.table("e.t").merge(rows, ["a"]),
             lambda: hurried.compact("e.t"),
         ]
         for write in writes:
