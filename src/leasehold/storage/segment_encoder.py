@@ -22,6 +22,7 @@ from leasehold.limits.segments import (
     ROW_GROUP_ROWS,
     SCAN_FIRST_BYTES_MAX,
     SEGMENT_BYTES_MAX,
+    UNCOMPRESSED_BYTES_MAX,
     WRITE_ROWS_MAX,
 )
 from leasehold.storage.chunk_sink import ChunkSink
@@ -142,13 +143,14 @@ class SegmentEncoder:
         schema = pa.schema([one.with_name(name) for one, name in zip(self._schema, self._names, strict=True)])
         repetitive = self._repetitive()
         self._repeats_strings = bool(repetitive)
+        is_compressed = self._pending.value_bytes > UNCOMPRESSED_BYTES_MAX
         timestamps = [one.name for one in schema if pa.types.is_timestamp(one.type)]
         self._writer = pq.ParquetWriter(
             self._stream,
             schema,
             write_batch_size=self._rows_at_once(),
-            compression="zstd",
-            compression_level=1,
+            compression="zstd" if is_compressed else "none",
+            compression_level=1 if is_compressed else None,
             # The stubs say bool; a list of names is documented as well.
             use_dictionary=repetitive,  # pyright: ignore[reportArgumentType]
             column_encoding=dict.fromkeys(timestamps, "DELTA_BINARY_PACKED") or None,

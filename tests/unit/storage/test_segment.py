@@ -15,7 +15,7 @@ from leasehold.core.words.records import Field, SegmentFormat
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
-from leasehold.limits.segments import ENCODER_BATCHES_MAX, SCAN_FIRST_BYTES_MAX
+from leasehold.limits.segments import ENCODER_BATCHES_MAX, SCAN_FIRST_BYTES_MAX, UNCOMPRESSED_BYTES_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
 from leasehold.storage.row_room import RowRoom
@@ -124,6 +124,15 @@ def test_the_file_has_the_names_of_its_format_and_the_settings_that_were_measure
     assert all(one.has_column_index and one.has_offset_index for one in described.values())
     assert [name for name, one in described.items() if one.has_dictionary_page] == names[1:2], "where it pays"
     assert "DELTA_BINARY_PACKED" in described[names[0]].encodings
+
+
+@pytest.mark.parametrize(("extra", "codec"), [(0, "UNCOMPRESSED"), (1, "ZSTD")])
+def test_few_rows_are_not_compressed(tmp_path: Path, extra: int, codec: str) -> None:
+    count = UNCOMPRESSED_BYTES_MAX // 8 + extra
+    fields = [field(1, "n", "BIGINT")]
+    rows = pa.RecordBatch.from_arrays([pa.array(range(count), pa.int64())], schema=arrow_schema(fields))
+    encode(tmp_path / "s", fields, [rows], row_group_rows=count)
+    assert pq.ParquetFile(tmp_path / "s").metadata.row_group(0).column(0).compression == codec
 
 
 @settings(max_examples=40, deadline=None)
