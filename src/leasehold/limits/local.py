@@ -33,5 +33,13 @@ LOCAL_FRAMES_LOOK_NS: Final = 10 * SECOND_NS
 """How often a driver of Spark looks which of its frames are not used any more."""
 LOCAL_FRAMES_MANY: Final = LOCAL_OPENS_PER_USER_MAX // 2
 """At so many frames the driver has Java collect garbage: only then does it learn which frames nobody uses."""
+JOINED_FILES_MIN: Final = 16
+"""So many small files of a folder become one for Spark."""
+JOINED_FILE_BYTES_MAX: Final = 32 * 1024
+"""A larger file is not small: to read and write its rows takes as long as what Spark saves."""
+JOINED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of small files that are joined for one frame."""
+JOINED_AT_ONCE: Final = 16
+"""Files of which the rows are in memory before it is looked whether they make a row group."""
 LOCAL_ELSEWHERE_NS: Final = 60 * SECOND_NS
 """For how long a reader takes a node for one of another machine."""

@@ -21,16 +21,17 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from leasehold.core.data.read_groups import expiry_day
 from leasehold.core.words.messages import FileColumn, ReadGroup, ScanPlan
-from leasehold.core.words.records import DeleteRecord, Field, SegmentFormat
+from leasehold.core.words.records import DeleteRecord, Field
 from leasehold.core.words.types import Decimal, parse_type
 from leasehold.spark.types import spark_schema, spark_type
-from leasehold.storage.schema import physical_name
+from leasehold.storage.schema import arrow_type, name_by_id
 
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
@@ -71,7 +72,7 @@ class _Reading:
         self._clock = plan.grouped.clock if group.may_expire else None
 
     def frame(self, spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
-        stored = [StructField(self._name(one), spark_type(one.type)) for one in self._group.columns if one.type]
+        stored = [StructField(name_by_id(one.field), spark_type(one.type)) for one in self._group.columns if one.type]
         frame = spark.read.schema(StructType(stored)).options(**_OPTIONS).parquet(*map(_escaped, folders))
         hidden = [self._taken(one) for one in self._deletes]
         if self._clock is not None:
@@ -89,15 +90,12 @@ class _Reading:
         """Whether Spark reads the values of the column as they are."""
         return column.type == self._fields[column.field].type and not column.is_opaque
 
-    def _name(self, column: FileColumn) -> str:
-        return physical_name(self._fields[column.field], SegmentFormat.FIELD_IDS)
-
     def _value(self, field: Field) -> Column:
         """The column in the type of `field`, which is a later one than that of the files, if it is another."""
         column = self._columns[field.id]
         if column.type is None:
             return literal(field.initial, field.type)
-        found = sf.col(f"`{self._name(column)}`")
+        found = sf.col(f"`{name_by_id(field.id)}`")
         if column.is_opaque:
             found = _opaque(found, column.type)
         return found if column.type == field.type else found.cast(spark_type(field.type))
@@ -113,6 +111,11 @@ class _Reading:
         assert earliest_us is not None, "rows expire by it"
         earliest = expiry_day(earliest_us) if clock.type == "DATE" else earliest_us
         return fulfilled(self._value(clock), clock, "<", (str(earliest),))
+
+
+def stored_schema(group: ReadGroup) -> pa.Schema:
+    """The columns of the files of a group that are read, in Arrow's types."""
+    return pa.schema([(name_by_id(one.field), arrow_type(one.type)) for one in group.columns if one.type])
 
 
 def fulfilled(column: Column, field: Field, operator: str, values: Sequence[str]) -> Column:

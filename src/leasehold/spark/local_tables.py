@@ -25,7 +25,8 @@ from leasehold.errors import BadSettings, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.spark.executors import all_see
 from leasehold.spark.held_frames import hold
-from leasehold.spark.local_frames import local_frame
+from leasehold.spark.joined_files import join_small_files
+from leasehold.spark.local_frames import local_frame, stored_schema
 from leasehold.spark.reader import Asked, planned
 from leasehold.spark.session_kinds import is_classic, is_one_process
 from leasehold.spark.settings import keeping_logins
@@ -109,6 +110,8 @@ def read_locally(
         groups=sum(map(bool, opened.folders)),
     )
     try:
+        for group, folders in zip(plan.grouped.groups, opened.folders, strict=True):
+            join_small_files(folders, stored_schema(group))
         others = over_flight(msgspec.structs.replace(plan, segments=rest, grouped=None)) if rest else None
         frame = local_frame(spark, plan, opened.folders, others).alias(str(shown))
         if found:

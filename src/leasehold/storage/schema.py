@@ -132,7 +132,12 @@ def physical_name(field: Field, in_format: SegmentFormat) -> str:
         case SegmentFormat.COLUMN_NAMES:
             return field.name
         case SegmentFormat.FIELD_IDS:
-            return f"#{field.id}"
+            return name_by_id(field.id)
+
+
+def name_by_id(field: FieldId) -> str:
+    """The name of a column in files that name columns by id."""
+    return f"#{field}"
 
 
 def field_number(field: pa.Field) -> FieldId | None:

@@ -18,8 +18,10 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.local_calls import LocalNode
 from leasehold.errors import BadSettings, LeaseholdError, NotFound, Refused
 from leasehold.ids import Revision
+from leasehold.limits.local import JOINED_FILES_MIN
 from leasehold.spark import executors, held_frames, last_plan, local_tables, table
 from leasehold.spark.executors import all_see
+from leasehold.spark.joined_files import JOINED
 from leasehold.storage.local_links import FOLDER, PROOF
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.node_directories import links
@@ -163,6 +165,29 @@ def test_a_query_says_which_statement_has_ended_its_frame(
             assert (last_plan(again) is None) is (code == "NOT_LOCAL")
     finally:
         cluster.sql("ALTER CLUSTER SET local_reads = 'on'")
+
+
+def test_small_files_are_joined_and_end_with_the_frame(
+    spark: SparkSession, cluster: Cluster, running: RunningCluster
+) -> None:
+    """Those of each node; the rows are those that come over Flight, and a DELETE takes the joined files away too."""
+    for start in range(JOINED_FILES_MIN):
+        cluster.table(NAME).append(rows(2 * ROWS + 5 * start).slice(0, 5))
+    others = set(links(running.directory))
+    frame = table(spark, NAME, local=True)
+    opened = set(links(running.directory)) - others
+    names = [Path(one).name for one in frame.inputFiles()]
+    assert JOINED in names
+    assert sorted(names) == sorted(one.name for one in opened)
+    assert len(names) < JOINED_FILES_MIN
+    assert sorted(frame.collect()) == sorted(table(spark, NAME, local=False).collect())
+    plan = last_plan(frame)
+    assert plan is not None
+    assert plan.local == plan.segments == 2 + JOINED_FILES_MIN
+    cluster.sql(f"DELETE FROM {NAME} WHERE k = 7")
+    assert set(links(running.directory)) <= others
+    with ended("ROWS_TAKEN_AWAY"):
+        frame.collect()
 
 
 def test_other_errors_of_spark_stay_as_they_are(spark: SparkSession) -> None:

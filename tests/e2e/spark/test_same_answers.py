@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
@@ -20,7 +21,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.table import conditions
 from leasehold.core.data.read_groups import members
 from leasehold.core.words.messages import ScanPlan
-from leasehold.spark import table
+from leasehold.spark import joined_files, table
 from leasehold.spark.local_frames import local_frame
 from leasehold.spark.options import plan_options
 from leasehold.spark.types import spark_schema
@@ -40,7 +41,7 @@ SETTINGS = {
     "by field id": {"spark.sql.parquet.fieldId.read.enabled": "true"},
     "without filters": {"spark.sql.parquet.filterPushdown": "false"},
 }
-WAYS = ("client", "local", *SETTINGS, "count")
+WAYS = ("client", "local", "joined", *SETTINGS, "count")
 """Besides the source over Flight."""
 AT_ONCE, SOME = 20, 2
 Opened = Callable[[ScanPlan], list[list[Path]]]
@@ -122,6 +123,10 @@ def _compare(spark: SparkSession, drawn: DrawnTable, opened: Opened, ways: Seque
     if "local" in ways:
         whole = table(spark, drawn.name, columns, where=where, local=True)
         assert rows_of(filtered(whole, pushed).toArrow()) == expected, "files that the nodes have handed out"
+    if "joined" in ways:
+        with patch.object(joined_files, "JOINED_FILES_MIN", 2):
+            joined = table(spark, drawn.name, columns, where=where, local=True)
+        assert rows_of(filtered(joined, pushed).toArrow()) == expected, "files that were joined"
     plan = drawn.cluster.plan(drawn.name, columns, where=conditions(where), grouped=True)
     folders, others = opened(plan), None
     if random.random() < 0.25:
