@@ -59,6 +59,7 @@ from leasehold.wire.flight_codec import (
 from leasehold.wire.flight_failures import fail, told
 from leasehold.wire.memory import give_back_memory
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
+from leasehold.wire.peer_connections import PeerConnections
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
 from leasehold.wire.tls import CallerNames, TlsSource, doors_of, open_doors, watched_doors
@@ -132,14 +133,15 @@ class FlightServer:
         self._threads = ServingThreads()
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
+        methods = _Methods(service, self._watch, on_fault, CallerNames(tls, listen), peers)
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
-            handlers=[_Methods(service, self._watch, on_fault, CallerNames(tls, listen), peers)],
+            handlers=[methods],
             options=(*_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))),
             maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
         )
         self.address = open_doors(self._server, listen, tls)
-        self._doors = watched_doors(self.address, tls)
+        methods.doors = self._doors = watched_doors(self.address, tls)
         self._server.start()
 
     def close(self) -> None:
@@ -161,6 +163,8 @@ class _Methods(grpc.GenericRpcHandler):
         names: CallerNames,
         peers: CallsPerPeer,
     ) -> None:
+        self.doors: PeerConnections | None = None
+        """Known before the server starts."""
         self._names = names
         self._peers = peers
         self._users = peers.alike()
@@ -231,6 +235,8 @@ class _Methods(grpc.GenericRpcHandler):
     def _begun(
         self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
     ) -> Generator[FlightCall]:
+        if self.doors is not None:
+            self.doors.has_call(context.peer())
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
         caller = self._names.caller(context)
         user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None

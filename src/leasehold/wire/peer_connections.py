@@ -5,7 +5,9 @@ So a thread looks at the sockets of this process, which cost a system call each,
 CONNECTIONS_PER_PEER_MAX. gRPC then closes these connections as if the peer had gone. A peer is an address of IPv4, or
 the first half of one of IPv6: the second half is free to choose. The connections that were there first stay.
 
-The same thread shuts down connections that are to `end`, since gRPC has no way to end one.
+The same thread shuts down connections that are to `end`, since gRPC has no way to end one. And it shuts down those on
+which much has come and no call has begun, such as large certificates or frames of HTTP/2 that mean nothing: gRPC takes
+these in, and some of them take twenty times their bytes in memory.
 """
 
 import contextlib
@@ -14,24 +16,26 @@ import ipaddress
 import os
 import socket
 import stat
+import struct
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from leasehold.limits.requests import CONNECTIONS_LOOK_NS, CONNECTIONS_PER_PEER_MAX, PEERS_CACHED_MAX
+from leasehold.limits.requests import (
+    CONNECTION_UNASKED_BYTES_MAX,
+    CONNECTIONS_LOOK_AGAIN_NS,
+    CONNECTIONS_LOOK_NS,
+    CONNECTIONS_MAX,
+    CONNECTIONS_PER_PEER_MAX,
+    PEERS_CACHED_MAX,
+)
 from leasehold.limits.units import SECOND_NS
 
-_FILES: Final = Path("/proc/self/fd")
-
-
-class _Connection(NamedTuple):
-    port: int
-    """Of the door."""
-    peer: str
+_BYTES_RECEIVED: Final = struct.Struct("=128xQ")
+"""Where the kernel tells it in `tcp_info` (linux/tcp.h)."""
 
 
 class _Far(NamedTuple):
@@ -39,6 +43,16 @@ class _Far(NamedTuple):
 
     address: str
     port: int
+
+
+class _Connection(NamedTuple):
+    door: int
+    """Its port."""
+    far: _Far
+
+    @property
+    def counted_as(self) -> tuple[int, str]:
+        return self.door, peer_of(self.far.address)
 
 
 class PeerConnections:
@@ -49,6 +63,12 @@ class PeerConnections:
         self._per_peer_max = per_peer_max
         self._known: dict[int, _Connection | None] = {}
         """By inode; None for a socket that is no connection to a door."""
+        self._unasked: set[int] = set()
+        """The inodes of connections on which no call has begun yet, as far as is known."""
+        self._heavy: set[int] = set()
+        """Those of them on which much had come at the last look."""
+        self._calling: set[str] = set()
+        self._called: set[str] = set()
         self._closed = threading.Event()
         self._woken = threading.Event()
         self._lock = threading.Lock()
@@ -59,6 +79,10 @@ class PeerConnections:
     def close(self) -> None:
         self._closed.set()
         self._woken.set()
+
+    def has_call(self, connection: str) -> None:
+        """A call has begun on this connection, called as gRPC calls its peer. Any thread may say so."""
+        self._calling.add(connection)
 
     def end(self, connections: Iterable[str]) -> None:
         """Shuts these connections to the doors down soon, each called as gRPC calls its peer. Any thread may ask."""
@@ -80,7 +104,7 @@ class PeerConnections:
 
     def _shut_down(self, wanted: Collection[_Far | None]) -> int:
         found = 0
-        for _, number in _sockets([int(path.name) for path in _FILES.iterdir()]):
+        for _, number in _sockets():
             try:
                 with _opened(number) as one:
                     if _far_end(one) in wanted and one.getsockname()[1] in self._ports:
@@ -92,36 +116,59 @@ class PeerConnections:
         return found
 
     def look(self) -> int:
-        """Shuts down what is too many; answers how many connections that were."""
-        numbers = [int(path.name) for path in _FILES.iterdir()]
-        if len(numbers) <= self._per_peer_max:
-            return 0  # as nearly always: no peer can have too many
-        sockets = dict(_sockets(numbers))
+        """Shuts down what is too many, and what has asked nothing at two looks; answers how many connections that
+        were."""
+        sockets = dict(_sockets())
         known = {inode: one for inode, one in self._known.items() if inode in sockets}
-        counted = Counter(known.values())
+        counted = Counter(one.counted_as for one in known.values() if one is not None)
+        self._unasked &= known.keys()
         shut = 0
         for inode in sockets.keys() - known.keys():
             with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
-                # Another file may have the number by now: what counts is what this one is.
-                inode_now, one = os.fstat(found.fileno()).st_ino, self._connection(found)
-                if one is not None and counted[one] >= self._per_peer_max:
+                if os.fstat(found.fileno()).st_ino != inode:
+                    continue  # another file has the number by now: it is seen next time
+                one = self._connection(found)
+                if one is not None and counted[one.counted_as] >= self._per_peer_max:
                     found.shutdown(socket.SHUT_RDWR)
                     shut += 1
-                else:
-                    known[inode_now] = one
-                    counted[one] += 1
+                    continue
+                known[inode] = one
+                if one is not None:
+                    counted[one.counted_as] += 1
+                    self._unasked.add(inode)
         self._known = known
+        return shut + self._shut_unasked(sockets)
+
+    def _shut_unasked(self, sockets: Mapping[int, int]) -> int:
+        # A call may begin just before its connection is first seen, so what was said counts for two looks.
+        before, self._called, self._calling = self._called, self._calling, set()
+        asking = {_far(one) for one in before | self._called}
+        heavy: set[int] = set()
+        shut = 0
+        for inode in tuple(self._unasked):
+            one = self._known[inode]
+            if one is None or one.far in asking:
+                self._unasked.discard(inode)
+                continue
+            with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
+                if os.fstat(found.fileno()).st_ino != inode or _received(found) <= CONNECTION_UNASKED_BYTES_MAX:
+                    continue
+                heavy.add(inode)
+                if inode in self._heavy:
+                    found.shutdown(socket.SHUT_RDWR)
+                    self._unasked.discard(inode)
+                    shut += 1
+        self._heavy = heavy
         return shut
 
     def _connection(self, found: socket.socket) -> _Connection | None:
-        if found.family not in {socket.AF_INET, socket.AF_INET6}:
-            return None
-        port = found.getsockname()[1]
-        return _Connection(port, peer_of(found.getpeername()[0])) if port in self._ports else None
+        far = _far_end(found)
+        door = 0 if far is None else found.getsockname()[1]
+        return _Connection(door, far) if far is not None and door in self._ports else None
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            self._woken.wait(CONNECTIONS_LOOK_NS / SECOND_NS)
+            self._woken.wait((CONNECTIONS_LOOK_AGAIN_NS if self._heavy else CONNECTIONS_LOOK_NS) / SECOND_NS)
             self._woken.clear()
             with contextlib.suppress(OSError):  # no file is left to look with: it looks again soon
                 self.end_now()
@@ -137,6 +184,7 @@ def peer_of(host: str) -> str:
     return str(address.ipv4_mapped or ipaddress.ip_network((int(address), 64), strict=False))
 
 
+@lru_cache(maxsize=2 * CONNECTIONS_MAX)
 def _far(said: str) -> _Far | None:
     """The other end, from what gRPC says: `ipv4:192.0.2.1:50051` or `ipv6:%5B2001:db8::1%5D:50051`."""
     host, _, port = unquote(said).partition(":")[2].rpartition(":")
@@ -160,8 +208,16 @@ def _plain(host: str) -> str:
     return str(address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else str(address)
 
 
-def _sockets(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The inode and the number of each of these files that is a socket."""
+def _received(one: socket.socket) -> int:
+    """How many bytes have come on a connection."""
+    told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
+    return _BYTES_RECEIVED.unpack(told)[0] if len(told) == _BYTES_RECEIVED.size else 0
+
+
+def _sockets() -> Iterator[tuple[int, int]]:
+    """The inode and the number of each file of this process that is a socket."""
+    with os.scandir("/proc/self/fd") as files:
+        numbers = [int(one.name) for one in files]
     for number in numbers:
         with contextlib.suppress(OSError):
             found = os.fstat(number)

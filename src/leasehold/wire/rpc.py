@@ -182,28 +182,31 @@ class Handlers:
         self._on_fault = on_fault
         self._callers = callers
 
-    def methods(self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers) -> grpc.GenericRpcHandler:
+    def methods(
+        self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers, doors: PeerConnections
+    ) -> grpc.GenericRpcHandler:
         """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
         message only once it has taken in the whole of it."""
 
+        async def begun(context: Any) -> CountedCall:
+            doors.has_call(context.peer())
+            CALLER.set(self._callers.caller(context))
+            return await CountedCall.begin(context, peers, answers)
+
         async def call(_frames: Any, context: Any) -> bytes:
             PEER.set(calling_peer(context.peer()))
-            CALLER.set(self._callers.caller(context))
-            counted = await CountedCall.begin(context, peers, answers)
+            counted = await begun(context)
             return await counted.holding(await self.call(requests.reading(context)))
 
         async def commit(_frames: Any, context: Any) -> bytes:
-            CALLER.set(self._callers.caller(context))
-            counted = await CountedCall.begin(context, peers, answers)
+            counted = await begun(context)
             return await counted.holding(await self.call(requests.reading(context, commit=True)))
 
         async def stream(_frames: Any, context: Any) -> None:
-            CALLER.set(self._callers.caller(context))
-            await self.stream(requests.reading(context), await CountedCall.begin(context, peers, answers))
+            await self.stream(requests.reading(context), await begun(context))
 
         async def session(_frames: Any, context: Any) -> None:
-            CALLER.set(self._callers.caller(context))
-            await CountedCall.begin(context, peers, answers)
+            await begun(context)
             await self.session(requests.first, context)
 
         async def unserved(_frames: Any, context: Any) -> None:
@@ -319,7 +322,7 @@ async def serve(
     doors = watched_doors(bound, tls)
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
-    methods = handlers.methods(RequestReader(OneThread()), CallsPerPeer(are_counted=is_shared), answers)
+    methods = handlers.methods(RequestReader(OneThread()), CallsPerPeer(are_counted=is_shared), answers, doors)
     server.add_generic_rpc_handlers((methods,))
     await server.start()
     return GrpcServer(server, bound, doors)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from leasehold.limits.requests import CONNECTION_UNASKED_BYTES_MAX
 from leasehold.wire.peer_connections import PeerConnections, peer_of
 
 FEW = 3
@@ -86,6 +87,28 @@ def test_peers_and_doors_are_counted_apart(doors: Doors) -> None:
     kept = doors.connect(0, FEW) + doors.connect(1, FEW) + doors.connect(0, FEW, host="127.0.0.3")
     assert watch.look() == 0
     assert alive(kept) == [True] * len(kept)
+
+
+def said(one: socket.socket) -> str:
+    """As gRPC calls the client of this connection."""
+    return "ipv4:{}:{}".format(*one.getsockname())
+
+
+def test_a_connection_on_which_much_comes_and_no_call_begins_is_closed_at_the_second_look(doors: Doors) -> None:
+    watch = watching(doors.ports[0])
+    heavy, asking, late = doors.connect(0, FEW)
+    (light,) = doors.connect(0, 1, host="127.0.0.3")
+    for one in (heavy, asking, late):
+        one.sendall(bytes(CONNECTION_UNASKED_BYTES_MAX + 1))
+    light.sendall(bytes(CONNECTION_UNASKED_BYTES_MAX))
+    (other,) = doors.connect(1, 1)
+    other.sendall(bytes(CONNECTION_UNASKED_BYTES_MAX + 1))
+    watch.has_call(said(asking))
+    assert watch.look() == 0
+    watch.has_call(said(late))
+    assert watch.look() == 1
+    assert alive([heavy, light, asking, late, other]) == [False, True, True, True, True]
+    assert [watch.look() for _ in range(3)] == [0, 0, 0], "who has asked once may send for ever"
 
 
 def test_other_sockets_of_the_process_are_left_alone(doors: Doors) -> None:
