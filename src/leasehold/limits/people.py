@@ -27,6 +27,8 @@ LOGINS_PER_USER_MAX: Final = 1_024
 """A further login ends the oldest of the user."""
 LOGINS_MAX: Final = 16_384
 """A further login ends the PURGE_BATCH oldest of all."""
+LOGINS_AT_ONCE: Final = 16
+"""Logins of one user among the writes of a leader at the same time; others wait, and other users do not."""
 TOKENS_PER_USER_MAX: Final = 64
 TOKENS_MAX: Final = 4_096
 LOG_OUT_TIMEOUT_NS: Final = 250 * MILLISECOND_NS

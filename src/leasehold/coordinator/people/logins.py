@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from typing import Final, TypeAlias, assert_never
+from weakref import WeakValueDictionary
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import Caller
@@ -50,7 +51,7 @@ from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import LoginToken
-from leasehold.limits.people import LOGIN_TTL_NS, PASSWORD_CHARACTERS_MAX
+from leasehold.limits.people import LOGIN_TTL_NS, LOGINS_AT_ONCE, PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX
 from leasehold.wire.ports import Clock, Entropy, Passwords
 
@@ -75,6 +76,8 @@ class Logins:
         self._waiting: dict[int, asyncio.Future[None]] = {}
         """By ticket; done when the check may begin."""
         self._wrong = WrongPasswords()
+        self._few: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By user, while a login of that user is being written."""
         self._since: dict[bytes, int] = {}
         """When this leader first saw each login."""
 
@@ -97,13 +100,16 @@ class Logins:
         match request:
             case Login():
                 user = await self._with_password(request, peer)
-                return await self._logged_in(lambda token, catalog: record_login(token, user, catalog))
+                return await self._logged_in(user.name, lambda token, catalog: record_login(token, user, catalog))
             case LogInByToken(user=name, token=shown):
                 return await self._logged_in(
-                    lambda token, catalog: record_login_by_token(token, name, shown, catalog, self._wall_us())
+                    name, lambda token, catalog: record_login_by_token(token, name, shown, catalog, self._wall_us())
                 )
             case LogInByCertificate():
-                return await self._logged_in(lambda token, catalog: record_login_by_certificate(token, caller, catalog))
+                return await self._logged_in(
+                    "" if caller is None else caller.name,
+                    lambda token, catalog: record_login_by_certificate(token, caller, catalog),
+                )
             case _:
                 assert_never(request)
 
@@ -128,7 +134,8 @@ class Logins:
             check_request(request, catalog)
             return record_delegated_login(token, request, catalog, self._wall_us())
 
-        return await self._logged_in(record)
+        user = check_request(request, self._writer.catalog)
+        return await self._logged_in("" if user is None else user.name, record)
 
     async def _with_password(self, request: Login, peer: str) -> PrincipalRecord:
         """The user whose password this is. Raises `WrongPassword`, `Refused` (BUSY)."""
@@ -144,16 +151,21 @@ class Logins:
         self._wrong.succeeded(name)
         return user
 
-    async def _logged_in(self, record: Callable[[LoginToken, Catalog], tuple[Change, ...]]) -> LoggedIn:
+    async def _logged_in(self, user: str, record: Callable[[LoginToken, Catalog], tuple[Change, ...]]) -> LoggedIn:
         token = LoginToken(self._entropy.hex_128())
         record(token, self._writer.catalog)  # who is refused takes no place among the writes
-        revision = await self._writer.submit(lambda catalog: record(token, catalog))
+        # The writes have one queue for all. A user whose logins are many waits here instead.
+        few = self._few.setdefault(user, asyncio.Semaphore(LOGINS_AT_ONCE))
+        async with few:
+            revision = await self._writer.submit(lambda catalog: record(token, catalog))
         self._since[hash_login(token)] = self._clock.now_ns()
         return LoggedIn(token=token, revision=revision)
 
     async def log_out(self, request: LogOut) -> LoggedOut:
         """Ends the login with this token; idempotent."""
         ended = [hash_login(request.token)]
+        if ended[0] not in self._writer.catalog.logins:
+            return LoggedOut(revision=self._writer.catalog.revision)  # a guess takes no place among the writes
         return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
 
     async def renew(self, request: RenewLogins) -> LoginsRenewed:

@@ -203,8 +203,9 @@ def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
         if record.limits is not None and record.limits.application:
             draft.put_inner("applications", record.limits.application, key, None)
         draft.put("logins", key, record)
-        before = draft["logins_of"].get(record.user, ())
-        draft.put("logins_of", record.user, tuple(sorted((*before, (record.order, key)))))
+        his = draft["logins_of"].get(record.user, ())
+        place = bisect_left(his, (record.order, key))
+        draft.put("logins_of", record.user, (*his[:place], (record.order, key), *his[place:]))
 
 
 def _bucket(draft: Draft, rest: bytes, value: bytes | None) -> None:

@@ -12,7 +12,7 @@ from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import ApplicationSecret, LoginToken, ObjectId
 from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS
 from leasehold.limits.units import SECOND_NS
-from tests.unit.coordinator.people.test_logins import over_a_store
+from tests.unit.coordinator.people.login_ground import over_a_store
 
 TABLE = ObjectId(99)
 

@@ -2,28 +2,23 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from random import Random
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 
-from leasehold.coordinator.people.logins import Logins
-from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
-from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.access.password_queue import PLACES, Lane
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_login, hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.messages import LoggedIn, Login, LogInByCertificate, LogInByToken, LogOut
-from leasehold.core.words.operations import Change, Txn
-from leasehold.core.words.records import PrincipalKind, PrincipalRecord, TokenRecord, UseState
+from leasehold.core.words.messages import LoggedIn, LogInByCertificate, LogInByToken, LogOut
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import PrincipalKind, TokenRecord, UseState
 from leasehold.errors import LeaseholdError, Refused, Unauthenticated, WrongPassword
-from leasehold.ids import ClusterId, LoginToken, PrincipalId, UserToken
+from leasehold.ids import LoginToken, PrincipalId, UserToken
 from leasehold.limits.people import (
     LOGIN_TTL_NS,
+    LOGINS_AT_ONCE,
     LOGINS_PER_USER_MAX,
     PASSWORD_CHARACTERS_MAX,
     PASSWORDS_AT_ONCE,
@@ -31,99 +26,9 @@ from leasehold.limits.people import (
     WRONG_PASSWORD_REST_MIN_NS,
 )
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.entropy import SeededEntropy
-from leasehold.testing.loop import VirtualLoop, run_virtual
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
-from leasehold.testing.passwords import QuickPasswords
+from tests.unit.coordinator.people.login_ground import PASSWORD_S, Ground, over_a_store
 
-PASSWORD_S = 0.05
 STRANGERS = 80
-
-
-class CountedPasswords(QuickPasswords):
-    """Takes PASSWORD_S for each, and notes how many there are at once."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.most = 0
-        self.asked: list[str | None] = []
-
-    async def matches(self, password_hash: str | None, password: str) -> bool:
-        self.asked.append(password_hash)
-        self.now += 1
-        self.most = max(self.most, self.now)
-        await asyncio.sleep(PASSWORD_S)
-        self.now -= 1
-        return await super().matches(password_hash, password)
-
-
-class Ground:
-    """A leader's logins on a store with the users u, v .. whose passwords are their names."""
-
-    def __init__(self, writer: Writer, loop: VirtualLoop, random: Random) -> None:
-        self.writer = writer
-        self.loop = loop
-        self.clock = SimulatedClock(loop)
-        self.passwords = CountedPasswords()
-        self.entropy = SeededEntropy(random)
-        self.logins = self.another()
-
-    def another(self) -> Logins:
-        """Those of the next leader."""
-        return Logins(self.writer, self.clock, self.passwords, self.entropy, self.clock.wall_us)
-
-    async def write(self, *changes: Change) -> None:
-        await self.writer.submit(lambda _: changes)
-
-    async def user(self, number: int, name: str, **fields: object) -> PrincipalRecord:
-        record = PrincipalRecord(
-            id=PrincipalId(number),
-            name=name,
-            kind=PrincipalKind.USER,
-            state=UseState.IN_USE,
-            password_hash=await self.passwords.hashed(name),
-            roles=(),
-        )
-        record = msgspec.structs.replace(record, **fields)
-        await self.write(put(keys.principal(record.id), record))
-        return record
-
-    async def log_in(self, user: str = "u", password: str | None = None) -> LoggedIn:
-        return await self.logins.log_in(Login(cluster_id=None, user=user, password=password or user))
-
-    async def took_s(self, wrong: Awaitable[object]) -> float:
-        """How long a wrong password takes to be told, without the work on it."""
-        began_ns = self.loop.now_ns()
-        with pytest.raises(WrongPassword):
-            await wrong
-        return (self.loop.now_ns() - began_ns) / SECOND_NS - PASSWORD_S
-
-
-def over_a_store(scenario: Callable[[Ground], Awaitable[None]]) -> Callable[[], None]:
-    """The scenario as a test in virtual time."""
-
-    async def main(random: Random) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        storage = MemoryMetaStorage(MemoryStore())
-        leadership = await storage.campaign("c1")
-        await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
-        writer = Writer(storage, leadership, await read_catalog(storage), lambda *_: None, loop.now_ns, lambda: 0)
-        async with asyncio.TaskGroup() as group:
-            run = group.create_task(writer.run())
-            ground = Ground(writer, loop, random)
-            await ground.user(1, "u")
-            await ground.user(2, "v")
-            await scenario(ground)
-            run.cancel()
-        await storage.close()
-
-    def test() -> None:
-        run_virtual(main, 1)
-
-    test.__name__ = scenario.__name__
-    return test
 
 
 @over_a_store
@@ -387,6 +292,36 @@ async def test_who_is_refused_takes_no_place_among_the_writes(ground):
     assert caught.value.code == "WRONG_USER_TOKEN"
     with pytest.raises(Unauthenticated):
         await ground.logins.log_in(LogInByCertificate(cluster_id=None), "", Caller(CallerRole.CLIENT, "u"))
+    answer = await ground.logins.log_out(LogOut(cluster_id=None, token=LoginToken("c" * 32)))
+    assert answer.revision == ground.writer.catalog.revision
+
+
+@over_a_store
+async def test_logins_of_one_user_are_few_among_the_writes_and_others_do_not_wait_for_them(ground):
+    request = LogInByCertificate(cluster_id=None)
+    for number, name in enumerate("uv", start=1):
+        await ground.user(number, name, by_certificate=True)
+    asked: list[asyncio.Event] = []
+
+    async def submit(_: object) -> int:
+        asked.append(asyncio.Event())
+        await asked[-1].wait()
+        return 7
+
+    ground.logins._writer = SimpleNamespace(catalog=ground.writer.catalog, submit=submit)
+    async with asyncio.TaskGroup() as group:
+        for name, many in (("u", 2 * LOGINS_AT_ONCE), ("v", 1)):
+            for _ in range(many):
+                group.create_task(ground.logins.log_in(request, "", Caller(CallerRole.CLIENT, name)))
+        await asyncio.sleep(1)
+        assert len(asked) == LOGINS_AT_ONCE + 1
+        asked[0].set()
+        await asyncio.sleep(1)
+        assert len(asked) == LOGINS_AT_ONCE + 2
+        for number in range(2 * LOGINS_AT_ONCE + 1):
+            await asyncio.sleep(1)
+            asked[number].set()
+    assert not ground.logins._few, "nothing is kept"
 
 
 @over_a_store
