@@ -1,5 +1,7 @@
 """Which requests and which rows a client may have, decided on one catalog: tickets, plans, write transactions."""
 
+from collections.abc import Sequence
+
 from leasehold.core.access.delegation import check_scan_within, check_within, check_write_within
 from leasehold.core.access.rights import CLUSTER, asker_of, holds, need, path_of, user_of
 from leasehold.core.catalog.catalog import Catalog
@@ -30,8 +32,8 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             _check_table(user, _find(name, catalog), catalog)
         case messages.AskView(name=name):
             _check_selected(user, _find(name, catalog), catalog)
-        case messages.PlanScan(name=name, replaces=True):
-            _check_replaced(user, _find(name, catalog), catalog)
+        case messages.PlanScan(name=name, replaces=True, where=where):
+            _check_replaced(user, _find(name, catalog), catalog, where)
         case messages.PlanScan(name=name, through=through):
             _check_selected(user, _find(name, catalog), catalog)
             _check_through(user, through, catalog)
@@ -53,12 +55,12 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             _check_replaced(user, catalog.tables.get(table), catalog)
         case messages.OpenTransaction(table=table) | messages.DelegateLogin(table=table):
             _check_appended(user, table, catalog)
-        case messages.CommitTransaction(transaction=transaction, takes_rows=takes_rows):
+        case messages.CommitTransaction(transaction=transaction, takes_rows=takes_rows, covers=covers):
             record = catalog.transactions.get(transaction)
             if record is not None:
                 _check_appended(user, record.table, catalog)
                 if takes_rows:
-                    _check_replaced(user, catalog.tables.get(record.table), catalog)
+                    _check_replaced(user, catalog.tables.get(record.table), catalog, covers or ())
         case messages.RemoveNode() | messages.TransferLeadership() | messages.AskReceipts() | messages.AskBackup():
             need(user, Right.ALTER, (CLUSTER,), catalog)
         case messages.AbortTransaction(transaction=transaction):
@@ -131,7 +133,13 @@ def _check_appended(user: PrincipalRecord, table: ObjectId, catalog: Catalog) ->
         need(user, Right.INSERT, path_of(found), catalog)
 
 
-def _check_replaced(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
+def _check_replaced(
+    user: PrincipalRecord,
+    found: TableRecord | ViewRecord | None,
+    catalog: Catalog,
+    where: Sequence[object] = (),
+) -> None:
+    """Which segments may hold rows that fulfil a condition tells of their values."""
     if found is not None:
-        need(user, Right.INSERT, path_of(found), catalog)
-        need(user, Right.DROP, path_of(found), catalog)
+        for one in (Right.INSERT, Right.DROP, *([Right.SELECT] if where else [])):
+            need(user, one, path_of(found), catalog)

@@ -22,7 +22,7 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | ALTER USER .. PASSWORD of oneself, CREATE TOKEN for oneself | a login that no token made |
 | DROP TOKEN of one's own | a login |
 | a SELECT, a scan | SELECT on the table, and on the views that it is read through |
-| an INSERT, an append | INSERT; one that replaces rows also DROP, and SELECT if other rows of its files stay |
+| an INSERT, an append | INSERT; one that replaces rows also DROP, and SELECT unless it replaces all rows |
 | any statement longer than 10,000 characters, and CREATE VIEW | any right besides |
 | every other question | a login |
 

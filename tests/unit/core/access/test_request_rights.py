@@ -15,6 +15,8 @@ from leasehold.core.words.messages import (
     AskView,
     CommitTransaction,
     DelegateLogin,
+    FieldFilter,
+    Filter,
     OpenTransaction,
     PlanChanges,
     PlanQuery,
@@ -23,6 +25,7 @@ from leasehold.core.words.messages import (
     Replaced,
     TransferLeadership,
 )
+from leasehold.core.words.records import Field, UseState
 from leasehold.errors import Forbidden, Unauthenticated
 from leasehold.ids import TransactionId
 from leasehold.sql.parse import parse
@@ -73,6 +76,8 @@ def asks(kind, **fields):
     return kind(**{"cluster_id": "c", "login": TOKEN, **fields})
 
 
+IS_NULL = FieldFilter(field=Field(id=1, name="a", type="INT", nullable=True, state=UseState.IN_USE), operator="IS NULL")
+
 REQUESTS = [
     (asks(AskTable, name="db.t"), [(SELECT, TABLE)]),
     (asks(AskTable, name="db.t"), [(INSERT, TABLE)]),
@@ -98,7 +103,15 @@ REQUESTS = [
         asks(CommitTransaction, transaction=TRANSACTION, segments=(), covers=()),
         [(INSERT, TABLE), (DROP, TABLE)],
     ),
+    (
+        asks(CommitTransaction, transaction=TRANSACTION, segments=(), covers=(IS_NULL,)),
+        [(INSERT, TABLE), (DROP, TABLE), (SELECT, TABLE)],
+    ),
     (asks(PlanScan, name="db.t", columns=None, replaces=True), [(INSERT, TABLE), (DROP, TABLE)]),
+    (
+        asks(PlanScan, name="db.t", columns=None, replaces=True, where=(Filter(column="a", operator="IS NULL"),)),
+        [(INSERT, TABLE), (DROP, TABLE), (SELECT, TABLE)],
+    ),
     (
         asks(DelegateLogin, table=TABLE, transaction=TRANSACTION, replaces=True),
         [(INSERT, TABLE), (DROP, TABLE)],
