@@ -283,4 +283,12 @@ MUTANTS = (
         hunters=("tests/unit/coordinator/test_user_turns.py",),
         unseen="a random cluster asks for no statement that takes long to parse",
     ),
+    Mutant(
+        name="values told to those who may replace rows",
+        invariant="INV-RIGHT-1",
+        rule="to replace rows by a condition needs SELECT: which segments may have them tells of values",
+        edits=(Edit("_check_replaced", "[Right.SELECT] if where else []", "[]"),),
+        hunters=(f"{REQUESTS}::test_a_request_needs_exactly_these_rights",),
+        unseen="the invariant is about batches of scans",
+    ),
 )
