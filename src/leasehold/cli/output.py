@@ -103,11 +103,12 @@ def show_answer(output: Output, value: Any, *lines: str) -> None:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """A table on stdout, no wider than the terminal. A table of more than RULED_ROWS_MAX rows has no rules, and any
     width. On a terminal too narrow for the names of the columns, each row is a block of lines with one value each."""
+    names = [_cell(name) for name in columns]
     cells = [[_cell(cell) for cell in row] for row in rows]
     if len(cells) > RULED_ROWS_MAX:
-        _show_plain([list(columns), *cells])
+        _show_plain([names, *cells])
         return
-    _write(_ruled(columns, cells))
+    _write(_ruled(names, cells))
 
 
 def _ruled(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
@@ -120,7 +121,7 @@ def _ruled(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
         return _blocks(columns, cells)
     table = Table()
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(column), overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
     if not console.is_terminal:
@@ -143,7 +144,7 @@ def _show_plain(cells: Sequence[Sequence[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """Text of other people (comments, statements) is shown as it is, but can't control the terminal."""
+    """Text of other people (comments, statements, aliases) is shown as it is, but can't control the terminal."""
     text = "" if value is None else str(value)
     if text.isprintable():
         return text

@@ -96,6 +96,19 @@ def test_what_others_wrote_is_text_and_commands_nothing(
     assert "\x1b" not in out
 
 
+@pytest.mark.parametrize("copies", [1, RULED_ROWS_MAX + 1])
+@pytest.mark.parametrize(
+    ("alias", "stands"), [("[/red]", "[/red]"), ("[red]x", "[red]x"), (":smile:", ":smile:"), ("\x1b[2J", r"\x1b[2J")]
+)
+def test_an_alias_of_a_column_is_text_too(
+    capsys: pytest.CaptureFixture[str], copies: int, alias: str, stands: str
+) -> None:
+    show_table([alias], [(1,)] * copies)
+    out = capsys.readouterr().out
+    assert stands in out
+    assert "\x1b" not in out
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
 def test_json_and_lines_are_valid_whatever_a_file_is_called(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     raw = io.BytesIO()
