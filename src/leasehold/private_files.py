@@ -1,4 +1,5 @@
-"""Reads files that hold a secret, or say who is trusted, unless another user has access to them.
+"""Reads small files up to a bound, and never waits for a pipe. A file that holds a secret, or says who is trusted, is
+refused if another user has access to it.
 
 Checked is the file that was opened, so a link that changes meanwhile leads nowhere else.
 """
@@ -34,6 +35,16 @@ def read_trusted(path: Path, bytes_max: int, refused: MakesError, hint: str) -> 
 def read_any(path: Path, bytes_max: int, refused: MakesError, hint: str) -> bytes:
     """As `read_secret`, of a file that anybody may read and change."""
     return _read(path, None, bytes_max, refused, hint)
+
+
+def read_if_there(path: Path, bytes_max: int, refused: MakesError, hint: str) -> bytes | None:
+    """As `read_any`; None if nothing has this path."""
+    try:
+        return read_any(path, bytes_max, refused, hint)
+    except LeaseholdError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
 
 
 def check_unchanged_by_others(path: Path, found: os.stat_result, refused: MakesError) -> None:

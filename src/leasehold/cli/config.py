@@ -22,6 +22,7 @@ from leasehold.ids import NODE_ADDRESS, NODE_NAME
 from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_QUOTA_MAX_BYTES, STORE_QUOTA_MIN_BYTES
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
 from leasehold.metastorage.location import EXAMPLE, StoreLocation, parse_location
+from leasehold.private_files import read_any
 from leasehold.wire.addresses import EVERY_IPV6, anywhere
 
 ProcessRole: TypeAlias = Literal["node", "coordinator"]
@@ -266,13 +267,10 @@ def keys_of(role: ProcessRole) -> tuple[ConfigKey, ...]:
 
 
 def _content(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(CONFIG_BYTES_MAX + 1)
-    except OSError as error:
-        raise _bad(
-            str(file), f"it can't be read: {error.strerror}", hint="check --config and its permissions"
-        ) from error
+    def refused(text: str, hint: str) -> BadSettings:
+        return _bad(str(file), f"it {text}", hint=hint)
+
+    return read_any(file, CONFIG_BYTES_MAX, refused, "check --config: it names a file of a few lines")
 
 
 def read_config(role: ProcessRole, content: bytes, *, where: str, base: Path) -> dict[str, Value]:
@@ -288,12 +286,6 @@ def read_config(role: ProcessRole, content: bytes, *, where: str, base: Path) ->
 
 
 def _table(content: bytes, where: str) -> dict[str, object]:
-    if len(content) > CONFIG_BYTES_MAX:
-        raise _bad(
-            where,
-            f"it is larger than {CONFIG_BYTES_MAX} bytes",
-            hint="shorten the file; a configuration is a few lines",
-        )
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

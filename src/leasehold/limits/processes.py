@@ -22,6 +22,8 @@ END_POLL_NS: Final = 20 * MILLISECOND_NS
 """How often a command looks whether a process has ended."""
 DIRECTORY_LOOK_NS: Final = SECOND_NS
 """How often a process looks whether its directory is still there."""
+CLUSTER_FILE_BYTES_MAX: Final = 1024 * 1024
+"""Of each file that says which processes belong to a cluster on this machine."""
 CONFIG_BYTES_MAX: Final = 64 * 1024
 CONFIG_SHOWN_MAX: Final = 200
 """Characters of a configured value that an error repeats."""

@@ -20,7 +20,8 @@ import psutil
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, Refused
-from leasehold.limits.processes import STOP_WAIT_NS, STORE_MEMBERS
+from leasehold.ids import NODE_NAME
+from leasehold.limits.processes import CLUSTER_FILE_BYTES_MAX, CONFIG_SHOWN_MAX, STOP_WAIT_NS, STORE_MEMBERS
 from leasehold.limits.units import SECOND_NS
 from leasehold.local.engine import LocalEngine, LocalMember
 from leasehold.local.etcd import LocalEtcd
@@ -29,12 +30,14 @@ from leasehold.local.ports import LOOPBACK, lasting_ports
 from leasehold.local.process import Process
 from leasehold.local.zookeeper import LocalZooKeeper
 from leasehold.metastorage.access import StoreAccess
+from leasehold.private_files import read_if_there
 
 MEMBERS_FILE: Final = "members.json"
 PASSWORD_FILE: Final = "members.password"  # noqa: S105 - the name of a file
 LOG_NAME: Final = "cluster"
 """Of the cluster's log: nobody else uses these members."""
 _PASSWORD_BYTES: Final = 16
+_RESTORE: Final = "restore it, or use another --dir"
 
 
 class _MembersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,19 +180,25 @@ class LocalMembers:
         return file
 
     def _read(self) -> _MembersFile | None:
-        try:
-            file = msgspec.json.decode(self._file.read_bytes(), type=_MembersFile)
-        except (FileNotFoundError, NotADirectoryError):
+        content = read_if_there(self._file, CLUSTER_FILE_BYTES_MAX, self._unusable, _RESTORE)
+        if content is None:
             return None
-        except (OSError, msgspec.MsgspecError) as error:
+        try:
+            file = msgspec.json.decode(content, type=_MembersFile)
+        except (ValueError, msgspec.MsgspecError) as error:
             raise self._damaged(str(error)) from error
         if file.engine not in ENGINES:
             raise self._damaged(f"there is no store {file.engine!r}")
+        for name in file.members:  # that of its folder, which must not be elsewhere
+            if NODE_NAME.fullmatch(name) is None:
+                raise self._damaged(f"a process can't have the name {name!r}")
         return file
 
     def _damaged(self, why: str) -> BadDirectory:
-        hint = "restore it, or use another --dir"
-        return BadDirectory(f"{self._file} is damaged: {why}", code=ErrorCode.CORRUPT, hint=hint)
+        return self._unusable(f"is damaged: {why[:CONFIG_SHOWN_MAX]}", _RESTORE)
+
+    def _unusable(self, text: str, hint: str) -> BadDirectory:
+        return BadDirectory(f"{self._file} {text}", code=ErrorCode.CORRUPT, hint=hint)
 
 
 def _addresses(file: _MembersFile) -> list[str]:

@@ -17,9 +17,10 @@ import msgspec
 import psutil
 
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
-from leasehold.limits.processes import END_POLL_NS, STOP_WAIT_NS
+from leasehold.errors import BadDirectory, Refused
+from leasehold.limits.processes import CLUSTER_FILE_BYTES_MAX, END_POLL_NS, STOP_WAIT_NS
 from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, make_directory, write_whole
+from leasehold.private_files import read_if_there
 from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
@@ -50,12 +51,14 @@ class Process:
     def running(self) -> psutil.Process | None:
         """The live process, or None; its supervisor, if it has one. A zombie is alive only while one of its threads
         runs, since that holds locks."""
+        known = self._identity()
+        if known is None:
+            return None
         try:
-            known = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity)
             process = psutil.Process(known.pid)
             ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
             same = process.create_time() == known.started
-        except (FileNotFoundError, msgspec.MsgspecError, psutil.NoSuchProcess):
+        except psutil.NoSuchProcess:
             return None
         if ended and same:
             with contextlib.suppress(ChildProcessError):
@@ -156,12 +159,27 @@ class Process:
 
     def _has_rest(self) -> bool:
         """Whether a process of the group still runs, now that the one that the pid file names has ended."""
-        try:
-            group = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity).pid
-            os.killpg(group, 0)
-        except (FileNotFoundError, msgspec.MsgspecError, ProcessLookupError, PermissionError):
+        known = self._identity()
+        if known is None:
             return False
-        return any(_is_alive_in(one, group) for one in psutil.process_iter())
+        try:
+            os.killpg(known.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return any(_is_alive_in(one, known.pid) for one in psutil.process_iter())
+
+    def _identity(self) -> Identity | None:
+        """The process that the pid file names; None if that file is missing or damaged."""
+        file = self.directory / "pid"
+
+        def refused(text: str, hint: str) -> BadDirectory:
+            return BadDirectory(f"{file} {text}", hint=hint)
+
+        content = read_if_there(file, CLUSTER_FILE_BYTES_MAX, refused, "check what has this path, and its permissions")
+        try:
+            return None if content is None else msgspec.json.decode(content, type=Identity)
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            return None
 
     def stop(self) -> None:
         """Ends it by SIGTERM, and by SIGKILL if that takes too long."""

@@ -1,5 +1,6 @@
 """The configuration of a process: which of file, variable and flag wins, and what each refuses."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,6 @@ def test_no_name_is_both_a_key_and_a_setting_of_the_cluster() -> None:
         ("[node]\ndir = 'x'", ["there is no key 'node'"]),
         ("listen = ", ["not valid TOML"]),
         ("a = " + "[" * 5_000, ["not valid TOML"]),
-        ("x" * (CONFIG_BYTES_MAX + 1), ["larger than"]),
     ],
 )
 def test_what_is_no_configuration_is_refused(text: str, words: list[str]) -> None:
@@ -135,11 +135,21 @@ def test_an_error_repeats_no_more_than_a_little_of_a_long_value() -> None:
 
 
 def test_a_file_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nothing.toml"):
-        with pytest.raises(BadSettings) as caught:
-            node_config(path, {})
-        assert (caught.value.code, caught.value.exit_code) == ("BAD_CONFIG", ExitCode.USAGE)
-        assert str(path) in caught.value.text
+    pipe, large = tmp_path / "pipe.toml", tmp_path / "large.toml"
+    os.mkfifo(pipe)
+    large.write_text("#" * (CONFIG_BYTES_MAX + 1))
+    for path, why in {
+        tmp_path: "it is not a file",
+        tmp_path / "nothing.toml": "it can't be read: No such file",
+        pipe: "it is not a file",
+        large: f"may have at most {CONFIG_BYTES_MAX}",
+    }.items():
+        for reading in (node_config, coordinator_config):
+            with pytest.raises(BadSettings) as caught:
+                reading(path, {})
+            assert (caught.value.code, caught.value.exit_code) == ("BAD_CONFIG", ExitCode.USAGE)
+            assert str(path) in caught.value.text
+            assert why in caught.value.text
 
 
 # ---------------------------------------------------------------- which one wins

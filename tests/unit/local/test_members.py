@@ -43,11 +43,26 @@ def test_the_ports_and_the_password_are_drawn_once(tmp_path: Path) -> None:
     assert [one.name for one in members.processes()] == ["meta-1", "meta-2", "meta-3"]
 
 
-@pytest.mark.parametrize("content", ["{", '{"format": 3, "engine": "redis", "coordinators": 3, "members": {}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[" * 5_000,
+        '{"format": 3, "engine": "redis", "coordinators": 3, "members": {}}',
+        '{"format": 2, "coordinators": 3, "members": {"../meta-1": {"client": 20001, "peer": 20002}}}',
+    ],
+)
 def test_a_damaged_file_of_members_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / MEMBERS_FILE).write_text(content)
     with pytest.raises(BadDirectory, match="damaged"):
         LocalMembers(tmp_path).words()
+
+
+def test_a_pipe_in_the_place_of_the_file_of_members_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MEMBERS_FILE)
+    with pytest.raises(BadDirectory, match="is not a file") as caught:
+        LocalMembers(tmp_path).words()
+    assert caught.value.code is ErrorCode.CORRUPT
 
 
 def test_members_of_the_first_format_have_no_password(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import psutil
 import pytest
 
+from leasehold.errors import BadDirectory
 from leasehold.local.process import Identity, Process
 
 ONE_THREAD_LEFT = """\
@@ -37,6 +38,16 @@ def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
             os.sched_yield()
         assert Process(tmp_path).running() is None
     assert by_a_thread is not None
+
+
+def test_a_damaged_pid_file_names_no_process(tmp_path: Path) -> None:
+    for content in (b"", b"[" * 5_000, b'{"x": ' + b"[" * 100_000, b'{"pid": "\xff"}'):
+        (tmp_path / "pid").write_bytes(content)
+        assert Process(tmp_path).running() is None
+    (tmp_path / "pid").unlink()
+    os.mkfifo(tmp_path / "pid")
+    with pytest.raises(BadDirectory, match="is not a file"):
+        Process(tmp_path).running()
 
 
 def test_progress_is_cpu_time_or_a_line_in_the_log(tmp_path: Path) -> None:
