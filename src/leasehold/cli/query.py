@@ -7,12 +7,13 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from leasehold.cli.entry import EXIT_INTERRUPTED
@@ -157,43 +158,51 @@ def _write(answer: QueryResult, output: RowsOutput, out: IO[bytes]) -> int:
         case RowsOutput.JSON:
             return _write_json(answer, out)
         case RowsOutput.CSV:
-            schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in answer.schema])
-            return _write_arrow(answer, schema, lambda sink: csv.CSVWriter(sink, schema), out)
+            return _write_csv(answer, out)
         case RowsOutput.PARQUET | RowsOutput.TABLE:
-            schema = answer.schema
             try:
-                return _write_arrow(answer, schema, lambda sink: parquet.ParquetWriter(sink, schema), out)
+                return _write_parquet(answer, out)
             except pa.ArrowNotImplementedError as error:
                 text = f"Parquet can't hold these rows: {error}"
                 raise Refused(text, code=ErrorCode.BAD_TYPE, hint="CAST the column to another type") from error
 
 
-def _write_arrow(
-    answer: QueryResult, schema: pa.Schema, writer_to: Callable[[pa.NativeFile], Any], out: IO[bytes]
-) -> int:
+def _write_parquet(answer: QueryResult, out: IO[bytes]) -> int:
     rows = 0
-    with writer_to(pa.PythonFile(out, mode="w")) as writer:
+    with parquet.ParquetWriter(pa.PythonFile(out, mode="w"), answer.schema) as writer:
         for batch in answer:
-            fitted = batch
-            if not batch.schema.equals(schema):
-                columns = [_as_text(one, kind) for one, kind in zip(batch.columns, schema.types, strict=True)]
-                fitted = pa.RecordBatch.from_arrays(columns, schema=schema)
-            writer.write_batch(fitted)
+            writer.write_batch(batch)
             rows += batch.num_rows
     return rows
 
 
-def _csv_type(kind: pa.DataType) -> pa.DataType:
-    """A type that Arrow writes as text itself, or text."""
-    is_a = pa.types
+def _write_csv(answer: QueryResult, out: IO[bytes]) -> int:
+    """Writes each batch by itself, since a column may be text in one batch alone."""
+    rows = 0
+    sink = pa.PythonFile(out, mode="w")
+    names = answer.schema.names
+    csv.write_csv(pa.schema([pa.field(name, pa.string()) for name in names]).empty_table(), sink)
+    for batch in answer:
+        columns = [_csv_column(one) for one in batch.columns]
+        csv.write_csv(pa.RecordBatch.from_arrays(columns, names), sink, csv.WriteOptions(include_header=False))
+        rows += batch.num_rows
+    return rows
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    """A column that Arrow writes to CSV as it is meant."""
+    kind, is_a = column.type, pa.types
+    if is_a.is_timestamp(kind) and kind.tz is not None:
+        # As in `_python_value`: with a time zone, Arrow writes a wrong date for one that it can't show.
+        text = column.cast(pa.timestamp(kind.unit)).cast(pa.string())
+        far = pc.call_function("starts_with", [text], pc.MatchSubstringOptions("<"))
+        if not pc.call_function("any", [far]).as_py():
+            return column
+        return pc.call_function("if_else", [far, text, pc.call_function("binary_join_element_wise", [text, "Z", ""])])
     own = is_a.is_boolean(kind) or is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind)
-    return kind if own or (is_a.is_temporal(kind) and not is_a.is_interval(kind)) else pa.string()
-
-
-def _as_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type.equals(kind):
+    if own or pa.string() == kind or (is_a.is_temporal(kind) and not is_a.is_interval(kind)):
         return column
-    return pa.array([None if value is None else _text(value) for value in _listed(column)], kind)
+    return pa.array([None if value is None else _text(value) for value in _listed(column)], pa.string())
 
 
 def _write_json(answer: QueryResult, out: IO[bytes]) -> int:

@@ -62,6 +62,21 @@ def test_json_has_them_as_text_and_the_others_as_before() -> None:
     ]
 
 
+def test_csv_has_the_same_and_no_wrong_date_for_what_arrow_can_not_show() -> None:
+    assert written(RowsOutput.CSV, d=FAR_DATES, t=FAR_TIMES, l=LOCAL_TIMES).splitlines() == [
+        '"d","t","l"',
+        '1970-01-01,"1970-01-01 00:00:00.001500Z",1970-01-01 00:00:00.001500',
+        '10000-01-01,"10000-01-01 00:00:00.000000Z",10000-01-01 00:00:00.000000',
+        ",,",
+        f'{NO_DATE},"{NO_TIME}",{NO_TIME}',
+    ]
+    infinite = pa.array([2**63 - 1, -(2**63) + 1], pa.int64())
+    rows = written(RowsOutput.CSV, t=infinite.cast(UTC)).splitlines()[1:]
+    assert rows == [f'"<value out of range: {one.as_py()}>"' for one in infinite]
+    others = written(RowsOutput.CSV, t=FAR_TIMES.slice(0, 2)).splitlines()
+    assert others == ['"t"', "1970-01-01 00:00:00.001500Z", "10000-01-01 00:00:00.000000Z"], "without quotes"
+
+
 def test_so_they_are_shown_within_lists_structs_maps_and_unions() -> None:
     dates = FAR_DATES.slice(0, 2)
     columns: dict[str, Any] = {
