@@ -43,7 +43,8 @@ class LocalLinks:
         with self._lock:
             if not self._begun:
                 with suppress(OSError):  # the disk takes no files now: then nothing is opened locally
-                    (self._root / _GONE).mkdir(mode=0o700, parents=True, exist_ok=True)
+                    for folder in (self._root, self._root / _GONE):
+                        folder.mkdir(mode=0o700, exist_ok=True)
                     # Readable for this user alone, as the files are.
                     proof = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                     with os.fdopen(proof, "wb") as file:
