@@ -26,7 +26,7 @@ from leasehold.certificates.certificate import (
     refused,
     split_pem,
 )
-from leasehold.certificates.checks import OwnCertificate, check_own, key_pem
+from leasehold.certificates.checks import OwnCertificate, check_own, key_pem, split_identity
 from leasehold.certificates.files import (
     CA,
     CA_KEY,
@@ -34,6 +34,7 @@ from leasehold.certificates.files import (
     ISSUED,
     PREDECESSORS,
     check_directory,
+    check_folder,
     check_is_new,
     create_directory,
     read_key_file,
@@ -124,9 +125,7 @@ def renew(authority: Authority, bundle: Path, days: int, now: datetime) -> OwnCe
     """
     check_directory(bundle)
     path = bundle / IDENTITY
-    _, chain = split_pem(path, read_key_file(path))
-    if not chain:
-        raise BadCertificate(f"{path} holds no certificate", hint=_NOT_BY_US)
+    _, chain = split_identity(path, read_key_file(path))
     whose = name_of(path, chain[0])
     if not any(_is_signed_by(chain[0], one) for one in (authority.certificate, *authority.predecessors)):
         what = f"the certificate of {whose} was not signed by {authority.directory / CA} or an authority before it"
@@ -156,7 +155,9 @@ def find_issued(authority: Authority, text: str) -> tuple[CertificateName, x509.
 
 
 def _record(authority: Authority, own: OwnCertificate) -> None:
-    write_file(authority.directory / ISSUED / f"{own.serial:x}.pem", own.chain_pem)
+    folder = authority.directory / ISSUED
+    check_folder(folder)
+    write_file(folder / f"{own.serial:x}.pem", own.chain_pem)
 
 
 def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:

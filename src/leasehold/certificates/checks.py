@@ -83,7 +83,8 @@ def load_own(bundle: Path, now: datetime, role: CertificateRole | None = None) -
 def check_own(bundle: Path, identity: bytes, roots: bytes, now: datetime) -> OwnCertificate:
     """The certificate of a bundle whose files have, or are to have, these contents. Raises `BadCertificate`."""
     path = bundle / IDENTITY
-    key, chain = _read_identity(path, identity)
+    block, chain = split_identity(path, identity)
+    key = read_key(path, block)
     leaf, *intermediates = chain
     check_strength(path, leaf, is_leaf=True)
     if _public_bytes(key.public_key()) != _public_bytes(leaf.public_key()):
@@ -110,6 +111,20 @@ def check_own(bundle: Path, identity: bytes, roots: bytes, now: datetime) -> Own
         roots_pem=b"".join(map(pem, trusted)),
         key_pem=key_pem(key),
     )
+
+
+def split_identity(path: Path, content: bytes) -> tuple[bytes, list[x509.Certificate]]:
+    """The private key, still as text, and the certificates in the identity file of a bundle. Raises
+    `BadCertificate`."""
+    keys, chain = split_pem(path, content)
+    if len(keys) != 1:
+        raise refused(
+            path, "key", f"it holds {len(keys)} private keys", hint="leave the key of its own certificate in it"
+        )
+    if not 1 <= len(chain) <= CERTIFICATE_CHAIN_MAX:
+        hint = f"it must hold its own certificate, then intermediate ones, at most {CERTIFICATE_CHAIN_MAX} in all"
+        raise BadCertificate(f"{path} holds {len(chain)} certificates", hint=hint)
+    return keys[0], chain
 
 
 def read_roots(path: Path, content: bytes, now: datetime) -> list[x509.Certificate]:
@@ -147,18 +162,6 @@ def key_pem(key: PrivateKeyTypes) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _read_identity(path: Path, content: bytes) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:
-    keys, chain = split_pem(path, content)
-    if len(keys) != 1:
-        raise refused(
-            path, "key", f"it holds {len(keys)} private keys", hint="leave the key of its own certificate in it"
-        )
-    if not 1 <= len(chain) <= CERTIFICATE_CHAIN_MAX:
-        hint = f"it must hold its own certificate, then intermediate ones, at most {CERTIFICATE_CHAIN_MAX} in all"
-        raise BadCertificate(f"{path} holds {len(chain)} certificates", hint=hint)
-    return read_key(path, keys[0]), chain
 
 
 def _public_bytes(key: object) -> bytes:

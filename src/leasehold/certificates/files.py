@@ -60,6 +60,20 @@ def check_directory(path: Path) -> None:
     check_unchanged_by_others(path, found, _bad(path))
 
 
+def check_folder(path: Path) -> None:
+    """Raises `BadCertificate` unless this is a folder of its own directory, not a link to one, and nobody else can
+    write to it."""
+    hint = "it must be a folder of its own: restore it from a backup of the authority"
+    try:
+        found = path.lstat()
+    except OSError as error:
+        raise BadCertificate(f"{path} can't be read: {error.strerror}", hint=hint) from error
+    if not stat.S_ISDIR(found.st_mode):
+        what = "a link, which may lead elsewhere" if stat.S_ISLNK(found.st_mode) else "not a directory"
+        raise BadCertificate(f"{path} is {what}", hint=hint)
+    check_unchanged_by_others(path, found, _bad(path))
+
+
 def _hint_for_missing(path: Path) -> str:
     if path.name == CA_KEY:
         return "name the directory that `leasehold ca init` made, on the machine that keeps it"

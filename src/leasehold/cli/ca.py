@@ -1,8 +1,9 @@
 """`leasehold ca`: the certificate authority of a cluster, and the bundles that it makes."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,10 +19,25 @@ if TYPE_CHECKING:
 
 ca = typer.Typer(no_args_is_help=True, help="Make certificates for nodes, coordinators and clients, and look at them.")
 
+_DAYS: Final = re.compile(r"[0-9]{1,9}")
+
 AuthorityDir = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the authority.")]
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The directory with a key and its certificate.")]
+
+
+def read_days(given: str | int) -> int:
+    """A number of days in ASCII digits. Raises `typer.BadParameter`."""
+    text = str(given)
+    if _DAYS.fullmatch(text) is None or not 1 <= int(text) <= CERTIFICATE_DAYS_MAX:
+        raise typer.BadParameter(f"{text[:80]!r} is not a number of days, 1 to {CERTIFICATE_DAYS_MAX}")
+    return int(text)
+
+
 Days = Annotated[
-    int, typer.Option("--days", min=1, max=CERTIFICATE_DAYS_MAX, help="How long the certificate is valid.")
+    int,
+    typer.Option(
+        "--days", parser=read_days, metavar=f"1..{CERTIFICATE_DAYS_MAX}", help="How long the certificate is valid."
+    ),
 ]
 
 

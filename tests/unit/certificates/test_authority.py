@@ -93,6 +93,42 @@ def test_nothing_that_exists_is_replaced(ca, tmp_path):
     issue(ca, NODE, "b", 1, tmp_path / "empty", NOW)
 
 
+@pytest.mark.parametrize("place", ["link", "file", "nothing", "open"])
+def test_a_copy_is_kept_in_no_folder_but_the_authority_s_own(ca, tmp_path, place):
+    """A link in its place would lead the files elsewhere."""
+    issue(ca, NODE, "a", 1, tmp_path / "a", NOW)
+    issued = ca.directory / "issued"
+    issued.rename(tmp_path / "elsewhere")
+    if place == "link":
+        issued.symlink_to(tmp_path / "elsewhere")
+    elif place == "file":
+        issued.touch()
+    elif place == "open":
+        issued.mkdir()
+        issued.chmod(0o777)
+    before = files(tmp_path)
+    for run in (
+        lambda: issue(open_authority(ca.directory), NODE, "b", 1, tmp_path / "b", NOW),
+        lambda: renew(open_authority(ca.directory), tmp_path / "a", 1, NOW),
+    ):
+        with pytest.raises(BadCertificate) as caught:
+            run()
+        assert str(issued) in caught.value.text
+    assert files(tmp_path) == before
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_bundle_with_two_keys_is_not_renewed(ca, tmp_path):
+    issue(ca, NODE, "a", 1, tmp_path / "a", NOW)
+    issue(ca, NODE, "b", 1, tmp_path / "b", NOW)
+    identity = tmp_path / "a/identity.pem"
+    identity.write_bytes(identity.read_bytes() + load_own(tmp_path / "b", NOW).key_pem)
+    before = files(tmp_path)
+    with pytest.raises(BadCertificate, match=r"identity\.pem: key: it holds 2 private keys"):
+        renew(ca, tmp_path / "a", 1, NOW)
+    assert files(tmp_path) == before
+
+
 def test_a_bundle_is_renewed_also_after_its_end(ca, tmp_path):
     own = issue(ca, NODE, "a", 1, tmp_path / "a", NOW)
     later = NOW + 30 * DAY
