@@ -152,7 +152,9 @@ def without_key(field: Field) -> Refused:
 
 
 def ambiguous(keys: dict[str, object]) -> Refused:
-    shown = ", ".join(f"{key} = {value!r}" for key, value in keys.items())
+    shown = ", ".join(
+        f"{key} = {value!r}" if isinstance(value, str | bytes) else f"{key} = {value}" for key, value in keys.items()
+    )
     return Refused(
         f"several rows to merge have the same keys: {shown[:200]}",
         code=ErrorCode.AMBIGUOUS,
