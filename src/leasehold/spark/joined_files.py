@@ -1,19 +1,19 @@
-"""Many small files in the folder of a local open become one file for Spark.
+"""Many small files in a folder of a local open become one file for Spark.
 
 Spark takes about a millisecond for each file that it reads, however few rows the file has; Arrow takes a tenth of that.
-The links of small files are replaced by one file with the same rows, in the same folder: so it goes when the folder is
-taken away (docs/decisions/0071-the-driver-joins-small-files.md). All files of a folder are read alike
-(`core/data/read_groups.py`), and so is the one that stands for them. It keeps no bounds, since the files hardly had any
-rows to skip.
+So a second folder is made beside the first: it has one file with the rows of all small files, and links to the others.
+It goes when the folder of the open is taken away (docs/decisions/0071-the-driver-joins-small-files.md). All files of a
+folder are read alike (`core/data/read_groups.py`), and so is the one that stands for them. It keeps no bounds, since
+the files hardly had any rows to skip.
 
 What can't be read, such as a damaged file, is left to Spark's own reader, which says what is wrong with which file. If
-the disk is full, all links stay.
+the disk is full, the first folder is read.
 """
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -25,74 +25,81 @@ from leasehold.limits.local import JOINED_AT_ONCE, JOINED_BYTES_MAX, JOINED_FILE
 from leasehold.limits.segments import PAGE_BYTES
 
 JOINED: Final = "joined.parquet"
-_HIDDEN: Final = f".{JOINED}"
-"""Until it is whole; Spark reads no file of such a name."""
 
 
-def join_small_files(folders: Sequence[Path], columns: pa.Schema) -> None:
-    """Joins the small files of each folder, if it has many. Only `columns` of them are kept."""
-    room = JOINED_BYTES_MAX
+def join_small_files(folders: Sequence[Path], columns: pa.Schema) -> list[Path]:
+    """The folders to read in place of these, which may have `columns` of their small files alone."""
     if not len(columns):
-        return
+        return list(folders)
+    joining = _Joining(columns)
     with ThreadPoolExecutor(max_workers=min(JOINED_AT_ONCE, os.cpu_count() or 1)) as threads:
-        for folder in folders:
-            small = list(_small_files(folder, room))
-            if len(small) < JOINED_FILES_MIN:
-                continue
-            room -= sum(size for _, size in small)
-            # The node may take the folder away meanwhile: then the open has ended.
-            with suppress(OSError):
-                _Joining(folder, columns).join([path for path, _ in small], threads)
-
-
-def _small_files(folder: Path, room: int) -> Iterator[tuple[Path, int]]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for one in entries:
-            size = one.stat(follow_symlinks=False).st_size
-            if size <= JOINED_FILE_BYTES_MAX and size <= room:
-                room -= size
-                yield Path(one.path), size
+        return [joining.joined(one, threads) for one in folders]
 
 
 class _Joining:
-    def __init__(self, folder: Path, columns: pa.Schema) -> None:
-        self._folder = folder
+    """Joins small files of some folders, up to JOINED_BYTES_MAX together."""
+
+    def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
+        self._room = JOINED_BYTES_MAX
 
-    def join(self, files: Sequence[Path], threads: ThreadPoolExecutor) -> None:
-        hidden = self._folder / _HIDDEN
-        joined: list[Path] = []
+    def joined(self, folder: Path, threads: ThreadPoolExecutor) -> Path:
+        """The folder to read in place of this one: itself if it has few small files, or the disk is full."""
+        made = folder.with_name(f"{folder.name}-joined")
         try:
-            with pq.ParquetWriter(
-                hidden,
-                self._columns,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=False,
-                write_statistics=False,
-                write_page_checksum=True,
-                store_schema=False,
-            ) as writer:
-                for rows in self._row_groups(iter(files), threads, joined):
-                    writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-            hidden.rename(self._folder / JOINED)
-        except OSError:
-            with suppress(OSError):
-                hidden.unlink()
-            raise
-        for one in joined:
-            one.unlink()
+            small = self._small_files(folder)
+            if len(small) < JOINED_FILES_MIN:
+                return folder
+            made.mkdir(mode=0o700)
+            written = self._write(made / JOINED, small, threads)
+            for one in folder.iterdir():
+                if one not in written:
+                    os.link(one, made / one.name, follow_symlinks=False)
+        except OSError:  # as also if the node has taken the open away
+            shutil.rmtree(made, ignore_errors=True)
+            return folder
+        return made
 
-    def _row_groups(self, files: Iterator[Path], threads: ThreadPoolExecutor, joined: list[Path]) -> Iterator[pa.Table]:
-        """The rows of `files` in tables of about a page for each column; `joined` tells from which files they are."""
+    def _small_files(self, folder: Path) -> list[Path]:
+        found: list[Path] = []
+        left = self._room
+        with os.scandir(folder) as entries:
+            for one in entries:
+                size_bytes = one.stat(follow_symlinks=False).st_size
+                if size_bytes <= min(JOINED_FILE_BYTES_MAX, left):
+                    left -= size_bytes
+                    found.append(Path(one.path))
+        if len(found) >= JOINED_FILES_MIN:
+            self._room = left
+        return found
+
+    def _write(self, joined: Path, small: Sequence[Path], threads: ThreadPoolExecutor) -> set[Path]:
+        """Writes the rows of small files into one, and answers of which. Raises `OSError`."""
+        written: set[Path] = set()
+        with pq.ParquetWriter(
+            joined,
+            self._columns,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+            write_statistics=False,
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer:
+            for rows in self._row_groups(iter(small), threads, written):
+                writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        return written
+
+    def _row_groups(self, small: Iterator[Path], threads: ThreadPoolExecutor, written: set[Path]) -> Iterator[pa.Table]:
+        """The rows of files in tables of about a page for each column; `written` gets the files that can be read."""
         held: list[pa.Table] = []
         held_bytes = 0
-        while some := list(islice(files, JOINED_AT_ONCE)):
+        while some := list(islice(small, JOINED_AT_ONCE)):
             for path, rows in zip(some, threads.map(self._read, some), strict=True):
                 if rows is not None:
                     held.append(rows)
                     held_bytes += rows.get_total_buffer_size()
-                    joined.append(path)
+                    written.add(path)
             if held_bytes >= PAGE_BYTES * len(self._columns):
                 yield pa.concat_tables(held)
                 held, held_bytes = [], 0

@@ -110,10 +110,10 @@ def read_locally(
         groups=sum(map(bool, opened.folders)),
     )
     try:
-        for group, folders in zip(plan.grouped.groups, opened.folders, strict=True):
-            join_small_files(folders, stored_schema(group))
+        of_groups = zip(plan.grouped.groups, opened.folders, strict=True)
+        folders = [join_small_files(of_group, stored_schema(group)) for group, of_group in of_groups]
         others = over_flight(msgspec.structs.replace(plan, segments=rest, grouped=None)) if rest else None
-        frame = local_frame(spark, plan, opened.folders, others).alias(str(shown))
+        frame = local_frame(spark, plan, folders, others).alias(str(shown))
         if found:
             hold(spark, frame, plan.facts.name, opened)
     except BaseException:

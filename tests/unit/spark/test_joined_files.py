@@ -50,37 +50,39 @@ def names(folder: Path) -> list[str]:
 
 def test_small_files_become_one_with_the_columns_that_are_read(folder: Path) -> None:
     expected = rows_of(folder)
-    join_small_files([folder], COLUMNS)
-    (joined,) = folder.iterdir()
-    assert rows_of(folder) == expected
+    (made,) = join_small_files([folder], COLUMNS)
+    (joined,) = made.iterdir()
+    assert made.parent == folder.parent, "it goes with the open"
+    assert rows_of(made) == expected == rows_of(folder)
     metadata = pq.ParquetFile(joined).metadata
     assert metadata.schema.names == COLUMNS.names
     assert metadata.num_row_groups == 1
     assert not metadata.row_group(0).column(0).is_stats_set, "what the bounds leave out would be skipped"
 
 
-def test_many_rows_become_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_become_several_row_groups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_files, "PAGE_BYTES", 1_000)
     for number in range(FILES):
-        make(tmp_path / f"s{number}.parquet", 50, 50 * number)
-    expected = rows_of(tmp_path)
-    join_small_files([tmp_path], COLUMNS)
-    (joined,) = tmp_path.iterdir()
-    assert rows_of(tmp_path) == expected
+        make(folder / f"s{number}.parquet", 50, 50 * number)
+    expected = rows_of(folder)
+    (made,) = join_small_files([folder], COLUMNS)
+    (joined,) = made.iterdir()
+    assert rows_of(made) == expected
     assert 1 < pq.ParquetFile(joined).metadata.num_row_groups < FILES
 
 
 def test_few_files_and_large_ones_stay(tmp_path: Path) -> None:
-    make(tmp_path / "large", 20_000)
-    assert (tmp_path / "large").stat().st_size > JOINED_FILE_BYTES_MAX
+    folder = tmp_path / "0"
+    folder.mkdir()
+    make(folder / "large", 20_000)
+    assert (folder / "large").stat().st_size > JOINED_FILE_BYTES_MAX
     for number in range(JOINED_FILES_MIN - 1):
-        make(tmp_path / f"s{number:02}", 5)
-    before = names(tmp_path)
-    join_small_files([tmp_path], COLUMNS)
-    assert names(tmp_path) == before
-    make(tmp_path / "one more", 5)
-    join_small_files([tmp_path], COLUMNS)
-    assert names(tmp_path) == ["joined.parquet", "large"]
+        make(folder / f"s{number:02}", 5)
+    assert join_small_files([folder], COLUMNS) == [folder]
+    make(folder / "one more", 5)
+    (made,) = join_small_files([folder], COLUMNS)
+    assert names(made) == ["joined.parquet", "large"]
+    assert (made / "large").samefile(folder / "large")
 
 
 def test_all_folders_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +93,9 @@ def test_all_folders_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.M
             make(one / f"s{number:02}", 5)
     size = sum(one.stat().st_size for one in folders[0].iterdir())
     monkeypatch.setattr(joined_files, "JOINED_BYTES_MAX", size)
-    join_small_files(folders, COLUMNS)
-    assert names(folders[0]) == ["joined.parquet"]
-    assert len(names(folders[1])) == JOINED_FILES_MIN
+    first, second = join_small_files(folders, COLUMNS)
+    assert names(first) == ["joined.parquet"]
+    assert second == folders[1]
 
 
 @pytest.mark.parametrize("kind", ["damaged", "of another type", "of many row groups", "gone"])
@@ -111,30 +113,27 @@ def test_a_file_that_is_not_as_it_should_be_stays(folder: Path, kind: str) -> No
         case _:
             odd.unlink()
             odd.symlink_to(folder / "nothing")
-    join_small_files([folder], COLUMNS)
-    assert names(folder) == ["joined.parquet", "odd"]
-    odd.unlink()
-    assert [row["#1"] for row in rows_of(folder)] == list(range(5 * FILES))
+    (made,) = join_small_files([folder], COLUMNS)
+    assert names(made) == ["joined.parquet", "odd"]
+    (made / "odd").unlink()
+    assert [row["#1"] for row in rows_of(made)] == list(range(5 * FILES))
 
 
-def test_all_files_stay_if_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = names(folder)
-
+def test_the_files_themselves_are_read_if_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(pq.ParquetWriter):
         def write_table(self, *_: Any, **__: Any) -> None:
             raise OSError(errno.ENOSPC, "no space left on device")
 
     monkeypatch.setattr(pq, "ParquetWriter", Full)
-    join_small_files([folder], COLUMNS)
-    assert names(folder) == before
+    assert join_small_files([folder], COLUMNS) == [folder]
+    assert names(folder.parent) == [folder.name]
 
 
 def test_a_folder_that_was_taken_away_is_no_error(tmp_path: Path, folder: Path) -> None:
-    join_small_files([tmp_path / "gone", folder], COLUMNS)
-    assert names(folder) == ["joined.parquet"]
+    gone, made = join_small_files([tmp_path / "gone", folder], COLUMNS)
+    assert gone == tmp_path / "gone"
+    assert names(made) == ["joined.parquet"]
 
 
 def test_files_of_which_no_column_is_read_stay(folder: Path) -> None:
-    before = names(folder)
-    join_small_files([folder], pa.schema([]))
-    assert names(folder) == before
+    assert join_small_files([folder], pa.schema([])) == [folder]
