@@ -135,7 +135,7 @@ MUTANTS = (
     _mutant(
         "a delegated login that outlives its driver",
         "a driver that stops ends the delegated logins of its application",
-        Edit("Logins.renew", "request.ends", "False"),
+        Edit("Logins.renew", "return logins_ended(delegated_logins(application, catalog), catalog)", "return ()"),
         f"{PEOPLE}::test_a_driver_keeps_the_logins_of_its_application_and_ends_them",
     ),
     _mutant(

@@ -39,5 +39,7 @@ LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
 """How long a login holds, from when the leader made it or found it."""
 DELEGATED_TTL_NS: Final = 30 * 60 * SECOND_NS
 """How long a delegated login of an application holds after its driver has renewed it."""
+DELEGATED_RENEW_REST_NS: Final = 5 * SECOND_NS
+"""A leader answers a further renewal of an application within this time as it has answered the last one."""
 DELEGATED_RENEW_NS: Final = 5 * 60 * SECOND_NS
 """How often a driver renews them."""

@@ -35,6 +35,9 @@ QUERY_TABLES_MAX: Final = 100
 """Tables that one SELECT reads, those of its views included."""
 INSERT_ROWS_MAX: Final = 1_000
 """Of one INSERT; more rows are appended as Arrow."""
+NEAREST_CHARACTERS_MAX: Final = 64
+NEAREST_COMPARED_MAX: Final = 8
+"""Names that are compared letter by letter."""
 NEAREST_NAMES_MAX: Final = 1_000
 """Names that a mistyped one is compared with, in some milliseconds."""
 NAMES_IN_ERROR_MAX: Final = 5

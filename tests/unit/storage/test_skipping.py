@@ -116,7 +116,7 @@ def test_no_row_that_fulfils_the_conditions_is_passed_over(
     wanted = [one for one in values if all(fulfils(one, kind, test) for test in where)]
     if wanted:
         assert may_hold(where, [segment_with(encoded.statistics, encoded.rows)])
-    if holds_only(where, segment_with(encoded.statistics, encoded.rows)):
+    if holds_only(where)(segment_with(encoded.statistics, encoded.rows)):
         assert len(wanted) == len(values)
     found, at = [], offset
     for read in read_rows(path, fields, where, row_offset=offset, most=Most(data.draw(st.integers(1, 9)))):

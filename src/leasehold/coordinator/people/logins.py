@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, TypeAlias, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
 from leasehold.coordinator.writer import Writer
@@ -50,8 +50,8 @@ from leasehold.core.words.records import PrincipalRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import LoginToken
-from leasehold.limits.people import LOGIN_TTL_NS, LOGINS_AT_ONCE, PASSWORD_CHARACTERS_MAX
+from leasehold.ids import LoginToken, Revision
+from leasehold.limits.people import DELEGATED_RENEW_REST_NS, LOGIN_TTL_NS, LOGINS_AT_ONCE, PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX
 from leasehold.wire.ports import Clock, Entropy, Passwords
 
@@ -59,6 +59,11 @@ LoginRequest: TypeAlias = AnyLogin | DelegateLogin | RenewLogins | LogOut
 
 _NEW_PASSWORD: Final = NameHash(b"")
 """The name in the queue for new passwords, which come from users who have logged in."""
+
+
+class _Renewed(NamedTuple):
+    at_ns: int
+    revision: Revision
 
 
 class Logins:
@@ -78,6 +83,10 @@ class Logins:
         self._wrong = WrongPasswords()
         self._few: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """By user, while a login of that user is being written."""
+        self._gates: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        """By application, while its logins are renewed."""
+        self._renewed: dict[bytes, _Renewed] = {}
+        """The newest renewals, by application."""
         self._since: dict[bytes, int] = {}
         """When this leader first saw each login."""
 
@@ -179,11 +188,22 @@ class Logins:
 
         if application not in self._writer.catalog.applications:
             return LoginsRenewed(revision=self._writer.catalog.revision)  # a guess takes no place among the writes
-        return LoginsRenewed(revision=await self._writer.submit(changes))
+        # To look at all its logins takes long, so a further request soon after one that renewed them changes nothing.
+        async with self._gates.setdefault(application, asyncio.Lock()):
+            renewed = self._renewed.get(application)
+            is_recent = renewed is not None and self._clock.now_ns() - renewed.at_ns < DELEGATED_RENEW_REST_NS
+            if renewed is not None and is_recent and not request.ends:
+                return LoginsRenewed(revision=renewed.revision)
+            at_ns, revision = self._clock.now_ns(), await self._writer.submit(changes)
+            if not request.ends:
+                self._renewed[application] = _Renewed(at_ns, revision)
+            return LoginsRenewed(revision=revision)
 
     async def expire(self) -> None:
         """Ends the logins that this leader has known for LOGIN_TTL_NS, and the tokens that have expired."""
         now_ns = self._clock.now_ns()
+        kept_ns = now_ns - DELEGATED_RENEW_REST_NS
+        self._renewed = {application: one for application, one in self._renewed.items() if one.at_ns > kept_ns}
         known = self._writer.catalog.logins
         self._since = {one: self._since.get(one, now_ns) for one in known}
         wall_us = self._wall_us()

@@ -1,6 +1,6 @@
 """The conditions of a scan: bound to the columns of its table, and held against what is known of each segment."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -10,7 +10,7 @@ from leasehold.core.words.bounds import comparable
 from leasehold.core.words.literals import fit
 from leasehold.core.words.messages import FieldFilter, Filter, ReadTicket
 from leasehold.core.words.records import ColumnStatistics, Field, SegmentRecord, TableRecord
-from leasehold.core.words.skipping import may_fulfil
+from leasehold.core.words.skipping import Test, may_fulfil
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import FILTER_BYTES_MAX, FILTER_VALUES_MAX, FILTERS_MAX, LITERAL_CHARACTERS_MAX
@@ -98,27 +98,41 @@ def may_hold(where: tuple[FieldFilter, ...], segments: Iterable[SegmentRecord]) 
     return [one for one in segments if may(one)] if where else list(segments)
 
 
-def holds_only(where: tuple[FieldFilter, ...], segment: SegmentRecord) -> bool:
+def holds_only(where: tuple[FieldFilter, ...]) -> Callable[[SegmentRecord], bool]:
     """Whether all rows of a segment fulfil all conditions, by its statistics."""
-    known = {one.field: one for one in segment.statistics}
-    return not where or (bool(known) and all(_holds_only(one, known.get(one.field.id), segment.rows) for one in where))
+    tests = [(one.field.id, _fulfilling(one)) for one in where]
+
+    def only(segment: SegmentRecord) -> bool:
+        known = {one.field: one for one in segment.statistics}
+        return not tests or (bool(known) and all(test(known.get(field), segment.rows) for field, test in tests))
+
+    return only
 
 
-def _holds_only(where: FieldFilter, known: ColumnStatistics | None, rows: int) -> bool:
+def _fulfilling(where: FieldFilter) -> Test:
+    """Whether all rows fulfil one condition."""
 
-    def may(operator: str) -> bool:
-        return may_fulfil(where.field, operator, where.values)(known, rows)
+    def may(operator: str) -> Test:
+        return may_fulfil(where.field, operator, where.values)
 
     match where.operator:
-        case "=" | "IN":  # all rows have one value
-            one = known is None or (known.nulls == 0 and known.minimum is not None and known.minimum == known.maximum)
-            return one and may(where.operator)
+        case "=" | "IN":
+            has_it = may(where.operator)
+
+            def is_one(known: ColumnStatistics | None, rows: int) -> bool:
+                if known is not None and (known.nulls or known.minimum is None or known.minimum != known.maximum):
+                    return False
+                return has_it(known, rows)  # all rows have one value
+
+            return is_one
         case "IS NULL" | "IS NOT NULL":
-            return not may(_OPPOSITE[where.operator])
+            opposite = may(_OPPOSITE[where.operator])
+            return lambda known, rows: not opposite(known, rows)
         case "STARTS WITH":
-            return False
+            return lambda _known, _rows: False
         case _:
-            return not may("IS NULL") and not may(_OPPOSITE[where.operator])
+            null, opposite = may("IS NULL"), may(_OPPOSITE[where.operator])
+            return lambda known, rows: not null(known, rows) and not opposite(known, rows)
 
 
 def are_sound(

@@ -17,6 +17,7 @@ its conditions is refused if another segment may hold such rows by then.
 """
 
 from collections.abc import Iterable, Set
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -138,7 +139,8 @@ def to_replace(plan: ScanPlan, found: Iterable[SegmentRecord], table: TableRecor
     """The plan of a write that replaces rows; `found` are its segments, with their statistics. Raises `Refused` with
     code UNDER_WAY while a statement hides something of the table that may come back."""
     check_settled(table, catalog)
-    whole = {one.id: one.bucket for one in found if holds_only(plan.where, one)}
+    is_whole = holds_only(plan.where)
+    whole = {one.id: one.bucket for one in found if is_whole(one)}
     return msgspec.structs.replace(
         plan,
         deletes=table.deletes,
@@ -171,10 +173,10 @@ def check_covered(request: CommitTransaction, table: TableRecord, catalog: Catal
             hint="upgrade the client",
         )
     replaced = {one.segment for one in request.replaces}
-    for number in range(table.buckets):
-        found = may_hold(where, catalog.bucket_segments(table.id, BucketNumber(number)))
-        if any(one.id not in replaced for one in found):
-            raise conflict(str(catalog.table_name(table)), "rows were added that it would have to replace")
+    buckets = (catalog.bucket_segments(table.id, BucketNumber(number)) for number in range(table.buckets))
+    others = [one for one in chain.from_iterable(buckets) if one.id not in replaced]
+    if others and may_hold(where, others):
+        raise conflict(str(catalog.table_name(table)), "rows were added that it would have to replace")
 
 
 def conflict(table: str, why: str) -> Refused:

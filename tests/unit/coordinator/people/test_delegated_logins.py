@@ -10,7 +10,7 @@ from leasehold.core.words.messages import DelegateLogin, RenewLogins
 from leasehold.core.words.operations import Change
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import ApplicationSecret, LoginToken, ObjectId
-from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS
+from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_RENEW_REST_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS
 from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.people.login_ground import over_a_store
 
@@ -119,3 +119,29 @@ async def test_who_guesses_a_secret_of_an_application_changes_nothing(ground):
         for ends in (False, True):
             answer = await ground.logins.renew(renewing(ApplicationSecret(guess), ends=ends))
             assert answer.revision == ground.writer.catalog.revision == before
+
+
+@over_a_store
+async def test_renewals_of_an_application_that_follow_each_other_closely_are_one_write(ground):
+    login = (await ground.log_in()).token
+    await of_application(ground, login)
+    written: list[int] = []
+    submit = ground.writer.submit
+
+    async def counted(decide):
+        written.append(1)
+        return await submit(decide)
+
+    ground.writer.submit = counted
+    request = RenewLogins(cluster_id=None, application=SECRET)
+    for rest_s in (1, DELEGATED_RENEW_REST_NS / SECOND_NS, 0):
+        await asyncio.gather(*(ground.logins.renew(request) for _ in range(20)))
+        await asyncio.sleep(rest_s)
+    assert len(written) == 2
+    await ground.logins.expire()
+    await ground.logins.renew(RenewLogins(cluster_id=None, application=SECRET, ends=True))
+    assert not ground.writer.catalog.applications, "they end at once"
+    await ground.clock.sleep_until(ground.clock.now_ns() + DELEGATED_RENEW_REST_NS)
+    await ground.logins.expire()
+    assert not ground.logins._renewed
+    assert not ground.logins._gates

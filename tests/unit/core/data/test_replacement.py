@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from leasehold.core.data import filters
 from leasehold.core.data.replacement import begun_by, replaced_by, still_there
 from leasehold.core.data.scan_plan import plan_scan
 from leasehold.core.ddl import finish, roll_back
@@ -111,6 +112,18 @@ def test_rows_that_were_added_meanwhile_are_a_conflict_where_they_are_covered(ba
     assert commit(base, new(4), replaces=(MIDDLE,), where=None), "who does not cover does not look"
     assert commit(base, new(4), replaces=(HIGH,), where=covers(base, ("a", ">", "7")))
     assert commit(base, new(4), replaces=(MIDDLE, more), where=where)
+
+
+def test_many_values_are_read_once_however_many_buckets_and_segments_there_are(monkeypatch):
+    base = opened(filled(ground(buckets=8), LOW, MIDDLE, HIGH), W2)
+    read = []
+    of_one = filters.may_fulfil
+    monkeypatch.setattr(filters, "may_fulfil", lambda *about: read.append(about) or of_one(*about))
+    where = covers(base, ("a", "IN", *map(str, range(2, 9))))
+    assert len(read) == 2, "which segments may have rows, and which have no others"
+    read.clear()
+    assert refused(commit, base, new(4), where=where) == "CONFLICT"
+    assert len(read) == 1
 
 
 def test_an_empty_table_is_covered_too():
