@@ -76,6 +76,8 @@ ROWS_PAGE_MAX: Final = 5_000
 """Rows of the answer to a SHOW in one message; the rest follows in further ones."""
 ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000
 """Of a page of several rows: at four bytes each they stay well below a message."""
+LARGE_STATEMENT_NS: Final = SECOND_NS
+"""How long a statement that changes many records keeps the next such statement from its beginning, at most."""
 INLINE_EFFORT_MAX: Final = 100
 """A question that looks at more rows, columns, buckets and segments is answered on a thread of its own. They take up to
 30 us each."""

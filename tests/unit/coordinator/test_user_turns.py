@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from leasehold.coordinator.statements.preparation import ParsedStatement
+from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.access import fair_queue
 from leasehold.core.words.messages import AskTable, Filter, Message, PlanScan
@@ -301,5 +303,29 @@ def test_a_question_about_much_is_answered_on_the_thread(monkeypatch: pytest.Mon
         await users.sql("DESCRIBE db.wide", "u")
         await users.sql("SHOW TABLES IN db", "u")
         assert answered == ["u"]
+
+    simulate(scenario)
+
+
+def test_a_statement_that_changes_much_begins_when_the_one_before_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    under_way, most = set[str](), list[int]()
+    begin_and_wait = Procedures.begin_and_wait
+
+    async def noting(self: Procedures, asked: ParsedStatement, at_most_ns: int) -> None:
+        under_way.add(asked.id)
+        most.append(len(under_way))
+        await begin_and_wait(self, asked, at_most_ns)
+        under_way.discard(asked.id)
+
+    async def scenario(users: Users, group: asyncio.TaskGroup) -> None:
+        monkeypatch.setattr(Procedures, "begin_and_wait", noting)
+        large = f"(a INT) CLUSTERED BY (a) INTO {INLINE_EFFORT_MAX + 1} BUCKETS"
+        made = [group.create_task(users.sql(f"CREATE TABLE db.large{number} {large}", "root")) for number in range(3)]
+        await users.sql("CREATE TABLE db.small (a INT)", "root")
+        await asyncio.wait(made)
+        await users.sql("DROP TABLE db.large0", "root")
+        assert most == [1, 1, 1, 1]
 
     simulate(scenario)

@@ -21,6 +21,7 @@ from leasehold.core.access.rights import (
 )
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.origin import Origin, check_same_asker, check_statement_id, hears_text, other_statement
+from leasehold.core.ddl.weight import changes_many
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.questions.catalog import CatalogQuestion, is_large
 from leasehold.core.questions.history import history
@@ -41,6 +42,7 @@ from leasehold.core.words.statements import (
     ShowProcedures,
     ShowRepairs,
 )
+from leasehold.limits.statements import LARGE_STATEMENT_NS
 from leasehold.sql.parse import may_take_seconds, parse, parses_at_once
 from leasehold.sql.secrets import redacted
 from leasehold.wire.ports import CALLER, Clock, Threads
@@ -80,6 +82,8 @@ class Execution:
         self._clock = clock
         self._threads = threads
         self._turns = UserTurns()
+        self._large = UserTurns()
+        """For statements that change many records."""
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
         """Runs a statement, or answers a question: the messages for the client."""
@@ -87,7 +91,11 @@ class Execution:
         asking = check_request(request, self._catalog())
         statement, text = await self._understood(request, asking)
         if isinstance(statement, Definition):
-            async for message in self._procedures.execute(_asked(request, statement, text)):
+            asked = _asked(request, statement, text)
+            if changes_many(statement, self._catalog()):
+                begin = partial(self._procedures.begin_and_wait, asked, LARGE_STATEMENT_NS)
+                await self._large.run(asking, begin, request=request)
+            async for message in self._procedures.execute(asked):
                 yield message
             return
         _check_answer(statement, self._catalog(), _login(request))

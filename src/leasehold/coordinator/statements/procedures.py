@@ -79,6 +79,12 @@ class Procedures:
 
     async def execute(self, asked: ParsedStatement) -> AsyncIterator[WaitingFor | Receipt]:
         """Runs a statement: progress first, its receipt last. The same id again joins it, or repeats the answer."""
+        self.begin(asked)
+        async for message in self.outcome(asked.id):
+            yield message
+
+    def begin(self, asked: ParsedStatement) -> None:
+        """Begins a statement, unless one with its id has begun."""
         if asked.timeout_ns is not None and asked.timeout_ns <= 0:
             raise Refused(
                 "a timeout must be longer than zero", code=ErrorCode.BAD_TIMEOUT, hint="give a timeout of some seconds"
@@ -93,8 +99,13 @@ class Procedures:
             check_same_asker(known, asked.login, self._writer.catalog)
             if not known.has_text(asked.text):
                 raise other_statement()
-        async for message in self.outcome(asked.id):
-            yield message
+
+    async def begin_and_wait(self, asked: ParsedStatement, at_most_ns: int) -> None:
+        """Begins a statement, and waits until it is answered or for so long."""
+        self.begin(asked)
+        running = self._running.get(asked.id)
+        if running is not None:
+            await asyncio.wait([running.answer], timeout=at_most_ns / SECOND_NS)
 
     async def outcome(self, statement: StatementId) -> AsyncIterator[WaitingFor | Receipt]:
         """Waits for a running statement, or repeats the receipt of one that has ended."""

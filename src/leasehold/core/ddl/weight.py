@@ -1,0 +1,30 @@
+"""Statements that change many records: every node applies them all before it can have another lease.
+
+Made faster than nodes apply them, they would cost nodes their leases. So a leader begins the next one when the last one
+is answered, which is when its nodes have applied it, or after LARGE_STATEMENT_NS.
+"""
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words.records import TableRecord
+from leasehold.core.words.statements import CreateTable, Definition, DropDatabase, DropTable
+from leasehold.limits.statements import INLINE_EFFORT_MAX
+
+
+def changes_many(statement: Definition, catalog: Catalog) -> bool:
+    """Whether it changes more than INLINE_EFFORT_MAX records: a table has one for each bucket."""
+    match statement:
+        case CreateTable(buckets=buckets):
+            return buckets > INLINE_EFFORT_MAX
+        case DropTable(table=name):
+            table = catalog.find_table(name)
+            return table is not None and table.buckets > INLINE_EFFORT_MAX
+        case DropDatabase(name=name):
+            database = catalog.find_database(name)
+            inside = [] if database is None else map(catalog.tables.get, catalog.relations(database.id))
+            return sum(1 + _buckets(one) for one in inside) > INLINE_EFFORT_MAX
+        case _:
+            return False
+
+
+def _buckets(table: TableRecord | None) -> int:
+    return 0 if table is None else table.buckets
