@@ -16,7 +16,7 @@ from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import SegmentId
+from leasehold.ids import FieldId, SegmentId
 from leasehold.limits.statements import (
     COLUMNS_MAX,
     COMMENT_CHARACTERS_MAX,
@@ -61,7 +61,7 @@ def authorise(
 
 def check_columns(fields: Iterable[Field], table: TableRecord, view: Catalog) -> None:
     """Raises `Refused` with code COLUMN_DROPPED unless the table still has all of these columns."""
-    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
+    alive = columns_in_use(table)
     for field in fields:
         if field.id not in alive:
             raise Refused(
@@ -69,6 +69,10 @@ def check_columns(fields: Iterable[Field], table: TableRecord, view: Catalog) ->
                 code=ErrorCode.COLUMN_DROPPED,
                 hint="start the scan again without it",
             )
+
+
+def columns_in_use(table: TableRecord) -> frozenset[FieldId]:
+    return frozenset(field.id for field in table.fields if field.state is UseState.IN_USE)
 
 
 def entry_at(
