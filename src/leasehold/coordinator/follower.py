@@ -29,12 +29,12 @@ from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
 from leasehold.core.catalog.catalog import Catalog, Diverged
-from leasehold.core.data.scan_plan import takes_long
 from leasehold.core.ddl.origin import check_statement_id
 from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.questions.catalog import answer, is_large, tells_alone
+from leasehold.core.questions.long_lookups import takes_long
 from leasehold.core.questions.lookups import Found, LookUp, looked_up
 from leasehold.core.questions.rows import pages
 from leasehold.core.words.messages import (
@@ -44,8 +44,6 @@ from leasehold.core.words.messages import (
     ChangesPlan,
     Execute,
     Message,
-    PlanChanges,
-    PlanQuery,
     PlanScan,
     Rows,
     WhoAreYou,
@@ -175,7 +173,7 @@ class Follower:
                 async with aclosing(self._backups.serve(catalog)) as pages_of_it:
                     async for page in pages_of_it:
                         yield page
-            case PlanScan() | PlanChanges() | PlanQuery() | AskTable() if takes_long(request, catalog):
+            case _ if isinstance(request, LookUp) and takes_long(request, catalog):
                 asking = check_request(request, catalog)
 
                 def planned(now: Catalog) -> Found:

@@ -42,7 +42,7 @@ from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.coordinators import cluster_facts
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.speaker import check_speaker
-from leasehold.core.questions.lookups import LookUp, looked_up
+from leasehold.core.questions.lookups import LookUp
 from leasehold.core.words import messages
 from leasehold.core.words.messages import AskOutcome, Execute, Message
 from leasehold.core.words.operations import RevisionChanges
@@ -259,7 +259,7 @@ class Leader:
                 absences = self._overview.absences(facts, self._writer.catalog, self._clock.now_ns())
                 return msgspec.structs.replace(facts, absences=absences)
             case _ if isinstance(request, LookUp):
-                return looked_up(request, self._writer.catalog)
+                return await self._plans.looked_up(request, user)
             case messages.AgreeCutoff():
                 return await self._queries.agree(request)
             case messages.OpenTransaction() | messages.CommitTransaction() | messages.AbortTransaction():

@@ -19,8 +19,8 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import SEGMENTS
 from leasehold.core.data.facts import parse_name
 from leasehold.core.data.past_plan import OldestRevision, PastTable, missing, plan_past, too_old, was_there
-from leasehold.core.data.scan_plan import takes_long
-from leasehold.core.questions.lookups import facts_of, plan_of
+from leasehold.core.questions.long_lookups import takes_long
+from leasehold.core.questions.lookups import Found, LookUp, facts_of, looked_up, plan_of
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.literals import render_instant
@@ -79,6 +79,10 @@ class Plans:
         """Raises as `looked_up`."""
         return await self._in_turn(request, user, lambda catalog: facts_of(request, catalog))
 
+    async def looked_up(self, request: LookUp, user: PrincipalRecord | None) -> Found:
+        """Any look-up in the present catalog. Raises as the function of this name."""
+        return await self._in_turn(request, user, lambda catalog: looked_up(request, catalog))
+
     async def _plan_present(
         self, request: PlanScan | PlanChanges | PlanQuery, user: PrincipalRecord | None
     ) -> ScanPlan | ChangesPlan | QueryPlan:
@@ -86,7 +90,7 @@ class Plans:
 
     async def _in_turn(
         self,
-        request: PlanScan | PlanChanges | PlanQuery | AskTable,
+        request: LookUp,
         user: PrincipalRecord | None,
         tell: Callable[[Catalog], T],
     ) -> T:
@@ -101,9 +105,7 @@ class Plans:
 
         return await self._turns.run(user, told, request=request)
 
-    async def _checking(
-        self, request: PlanScan | PlanChanges | PlanQuery | AskTable, table: ObjectId | None = None
-    ) -> Callable[[], Catalog]:
+    async def _checking(self, request: LookUp, table: ObjectId | None = None) -> Callable[[], Catalog]:
         """A function that answers the present catalog, on which the caller may have the answer, and the name of the
         request means this `table`. It raises `Unauthenticated`, `Forbidden`, `NotFound`, and `Indefinite` with code
         BUSY. It is called where the plan is made, since the work of others may go before on the thread."""

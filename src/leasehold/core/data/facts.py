@@ -89,7 +89,8 @@ def view_bodies(reads: Reads, catalog: Catalog) -> tuple[ViewBody, ...]:
 
 
 def tables_needed(reads: Reads, catalog: Catalog) -> tuple[TableNeeded, ...]:
-    return tuple(_needed(table, reads.fields[table.id], catalog) for table in reads.tables if table.id in reads.fields)
+    read = ((table, reads.fields(table.id)) for table in reads.tables)
+    return tuple(_needed(table, fields, catalog) for table, fields in read if fields is not None)
 
 
 def _needed(table: TableRecord, fields: set[FieldId], catalog: Catalog) -> TableNeeded:

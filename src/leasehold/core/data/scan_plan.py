@@ -14,9 +14,8 @@ from leasehold.core.data.read_groups import grouped
 from leasehold.core.data.replacement import rows_stayed, to_replace
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import AskTable, PlanChanges, PlanQuery, PlanScan, QueryPlan, ScanPlan
+from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
-from leasehold.core.words.statements import TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
@@ -24,7 +23,6 @@ from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
 from leasehold.limits.statements import (
     FILTER_VALUES_MAX,
-    INLINE_EFFORT_MAX,
     QUERY_TABLES_MAX,
     REPLACED_VALUES_MAX,
 )
@@ -38,6 +36,8 @@ class PlanLimits(NamedTuple):
 
 
 PLAN_LIMITS: Final = PlanLimits()
+_LIST_BYTES: Final = 4
+"""By how much the head of a list is larger than that of an empty one. So plans are not encoded again to be counted."""
 
 
 def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
@@ -78,32 +78,6 @@ def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIM
     elif request.grouped and not request.rewrite:
         plan = grouped(plan, found, table, catalog)
     return fitting(plan, table, catalog, limits)
-
-
-def takes_long(request: PlanScan | PlanChanges | PlanQuery | AskTable, catalog: Catalog) -> bool:
-    """Whether an answer looks at what all segments say, or names many: not on the loop that grants leases."""
-    if isinstance(request, PlanChanges):
-        return True
-    if isinstance(request, PlanScan) and (request.rewrite or request.replaces or request.grouped):
-        return True
-    if isinstance(request, PlanScan) and (request.where or request.follows is not None):
-        return True
-    return _names_many(request, catalog)
-
-
-def _names_many(request: PlanScan | PlanQuery | AskTable, catalog: Catalog) -> bool:
-    """Whether the tables of an answer have more than INLINE_EFFORT_MAX columns, buckets and segments."""
-    names = request.names if isinstance(request, PlanQuery) else (request.name,)
-    qualified = (TableName(*name.partition(".")[::2]) for name in names[:QUERY_TABLES_MAX])
-    found = (catalog.find_table(name) or catalog.find_view(name) for name in qualified)
-    whole = 0
-    for table in all_read(filter(None, found), catalog).tables:
-        whole += len(table.fields)
-        for number in range(table.buckets):
-            whole += 1 + catalog.segments.count((table.id, BucketNumber(number)))
-            if whole > INLINE_EFFORT_MAX:
-                return True
-    return False
 
 
 def chosen_fields(columns: tuple[str, ...] | None, table: TableRecord) -> tuple[Field, ...]:
@@ -154,7 +128,7 @@ def plan_query(request: PlanQuery, catalog: Catalog, limits: PlanLimits = PLAN_L
         needed=tables_needed(reads, catalog),
     )
     assert all(one.facts.revision == answer.revision for one in plans), "one revision for all (INV-SCAN-1)"
-    if len(encode(answer)) > limits.bytes_max:
+    if size_bytes + len(encode(msgspec.structs.replace(answer, plans=()))) > limits.bytes_max - _LIST_BYTES:
         raise _too_many_tables(len(plans), limits)
     return answer
 

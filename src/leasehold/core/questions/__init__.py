@@ -11,5 +11,6 @@ Each of them is a function of one catalog and of plain values. Nothing here chan
 | `receipts` | the barriers that proceeded |
 | `catalog` | which of the above answers a question about the catalog alone, and how long that takes |
 | `lookups` | a table or a view by its name, a page of receipts |
+| `long_lookups` | which of these take long |
 | `rows` | rows, in pages that fit into a message |
 """

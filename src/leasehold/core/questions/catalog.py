@@ -71,7 +71,7 @@ def tells_alone(statement: statements.AnyStatement) -> TypeGuard[CatalogQuestion
 def is_large(question: object, catalog: Catalog) -> bool:
     """Whether putting its rows together takes too long for a loop that grants leases: it looks at more than
     INLINE_EFFORT_MAX rows, columns, buckets and segments."""
-    return _add_up_to_many(_looked_at(question, catalog))
+    return add_up_to_many(_looked_at(question, catalog))
 
 
 def _looked_at(question: object, catalog: Catalog) -> Iterator[int]:
@@ -134,7 +134,7 @@ def _tables(database: str | None, catalog: Catalog) -> Iterator[TableRecord]:
         yield from catalog.tables.values()
 
 
-def _add_up_to_many(sizes: Iterable[int]) -> bool:
+def add_up_to_many(sizes: Iterable[int]) -> bool:
     """Looks at no more of them than it takes to know."""
     whole = 0
     for size in sizes:

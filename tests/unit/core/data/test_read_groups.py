@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from leasehold.core.data.read_groups import expiry_day, members
-from leasehold.core.data.scan_plan import PlanLimits, plan_scan, takes_long
+from leasehold.core.data.scan_plan import PlanLimits, plan_scan
+from leasehold.core.questions.long_lookups import takes_long
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.literals import days_from_civil

@@ -6,7 +6,8 @@ from rpds import HashTrieMap
 
 from leasehold.core.catalog import catalog as catalog_module
 from leasehold.core.catalog.shelf import SEGMENTS, Shelf
-from leasehold.core.data.scan_plan import plan_scan, takes_long
+from leasehold.core.data.scan_plan import plan_scan
+from leasehold.core.questions.long_lookups import takes_long
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskTable, Filter, PlanScan
 from leasehold.core.words.records import ColumnStatistics, SegmentRecord
