@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.limits.requests import CONNECTION_UNASKED_BYTES_MAX
+from leasehold.wire import peer_connections
 from leasehold.wire.peer_connections import PeerConnections, peer_of
 
 FEW = 3
+MUCH_BYTES = 1_000
 
 
 class Doors:
@@ -94,15 +95,18 @@ def said(one: socket.socket) -> str:
     return "ipv4:{}:{}".format(*one.getsockname())
 
 
-def test_a_connection_on_which_much_comes_and_no_call_begins_is_closed_at_the_second_look(doors: Doors) -> None:
+def test_a_connection_on_which_much_comes_and_no_call_begins_is_closed_at_the_second_look(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_connections, "CONNECTION_UNASKED_BYTES_MAX", MUCH_BYTES)  # the kernel takes it at once
     watch = watching(doors.ports[0])
     heavy, asking, late = doors.connect(0, FEW)
     (light,) = doors.connect(0, 1, host="127.0.0.3")
     for one in (heavy, asking, late):
-        one.sendall(bytes(CONNECTION_UNASKED_BYTES_MAX + 1))
-    light.sendall(bytes(CONNECTION_UNASKED_BYTES_MAX))
+        one.sendall(bytes(MUCH_BYTES + 1))
+    light.sendall(bytes(MUCH_BYTES))
     (other,) = doors.connect(1, 1)
-    other.sendall(bytes(CONNECTION_UNASKED_BYTES_MAX + 1))
+    other.sendall(bytes(MUCH_BYTES + 1))
     watch.has_call(said(asking))
     assert watch.look() == 0
     watch.has_call(said(late))
