@@ -170,6 +170,8 @@ class PeerConnections:
         while not self._closed.is_set():
             self._woken.wait((CONNECTIONS_LOOK_AGAIN_NS if self._heavy else CONNECTIONS_LOOK_NS) / SECOND_NS)
             self._woken.clear()
+            if self._closed.is_set():
+                return
             with contextlib.suppress(OSError):  # no file is left to look with: it looks again soon
                 self.end_now()
                 self.look()
