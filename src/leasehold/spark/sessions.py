@@ -78,8 +78,15 @@ def session(
     machine; default the setting `spark.leasehold.credentials`, else $LEASEHOLD_CREDENTIALS. `conf` are Spark settings
     (`**{"spark.driver.memory": "4g"}`) and override ours. With `master="sc://host:port"` it is a session of Spark
     Connect: the directory of `cluster`, or the file `credentials`, has to be at the same path on its server. Raises
-    `BadSettings` without Java 17 or newer; Spark Connect needs none here, but the packages of `leasehold[connect]`.
+    `BadSettings` for what is no setting of Spark, and without Java 17 or newer; Spark Connect needs none here, but the
+    packages of `leasehold[connect]`.
     """
+    for name in conf:
+        if not name.startswith("spark."):  # Spark would keep it, a password too, and ignore it
+            hint = (
+                "log in with credentials=.., or with user=.. and password=.. of each call; settings begin with spark."
+            )
+            raise BadSettings(f"{name} is no setting of Spark", hint=hint)
     settings, file = {**_SETTINGS, **conf}, None if credentials is None else str(Path(credentials).absolute())
     if master.startswith("sc://"):
         spark = _connect_session(master, settings, file)
