@@ -63,7 +63,7 @@ PEERS_CACHED_MAX: Final = 1_024
 CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
 """What may come on a connection to a server with TLS before a call has begun there: a handshake has some KiB. A
 connection with more is closed soon. A chain of certificates of 100 KiB takes up to 2 MiB of memory."""
-CONNECTIONS_LOOK_NS: Final = 250 * MILLISECOND_NS
+CONNECTIONS_LOOK_NS: Final = 100 * MILLISECOND_NS
 """How often a server with TLS looks for such connections."""
 CONNECTIONS_LOOK_AGAIN_NS: Final = 100 * MILLISECOND_NS
 """How soon it looks again at a connection on which too much has come."""

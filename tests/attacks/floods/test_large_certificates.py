@@ -21,7 +21,7 @@ from leasehold.wire.addresses import next_port
 from tests.attacks.ground import Ground
 from tests.attacks.unfinished import ACK, PREFACE, SETTINGS, frame
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 ADDRESSES = 4
 """Of the attackers."""
@@ -109,7 +109,7 @@ def test_large_chains_of_strangers(ground: Ground, scale: int, tmp_path: Path, l
             wait_for_the_end(one)
 
     with ground.attacked(), ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(attack, range(3 * AT_ONCE * scale)))
+        list(pool.map(attack, range(AT_ONCE * (2 + scale))))
 
 
 def test_large_chains_of_a_client(ground: Ground, scale: int, tmp_path: Path) -> None:

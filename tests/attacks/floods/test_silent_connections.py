@@ -72,7 +72,7 @@ def test_more_connections_than_a_port_takes(ground: Ground, scale: int, port: st
         for _ in range(scale):
             with contextlib.ExitStack() as opened:
                 made = [opened.enter_context(ground.tcp(address)) for _ in range(count)]
-                # What a peer has too many of is closed by a look at all connections, every quarter of a second.
+                # What a peer has too many of is closed by a look at all connections, every tenth of a second.
                 wait_until(lambda made=made: sum(map(_is_open, made)) <= most)  # type: ignore[misc]
                 assert sum(_is_taken(ground, one, hello, opened) for one in made) <= most
     with ground.attacked():
