@@ -65,8 +65,6 @@ CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
 connection with more is closed soon. A chain of certificates of 100 KiB takes up to 2 MiB of memory."""
 CONNECTIONS_LOOK_NS: Final = 100 * MILLISECOND_NS
 """How often a server with TLS looks for such connections."""
-CONNECTIONS_LOOK_AGAIN_NS: Final = 100 * MILLISECOND_NS
-"""How soon it looks again at a connection on which too much has come."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
 """A connection without a call is closed after this time; a client opens another one when it needs it."""
 PORT_PAIRS_TRIED: Final = 64

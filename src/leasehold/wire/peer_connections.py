@@ -26,7 +26,6 @@ from urllib.parse import unquote
 
 from leasehold.limits.requests import (
     CONNECTION_UNASKED_BYTES_MAX,
-    CONNECTIONS_LOOK_AGAIN_NS,
     CONNECTIONS_LOOK_NS,
     CONNECTIONS_MAX,
     CONNECTIONS_PER_PEER_MAX,
@@ -63,12 +62,14 @@ class PeerConnections:
         self._per_peer_max = per_peer_max
         self._known: dict[int, _Connection | None] = {}
         """By inode; None for a socket that is no connection to a door."""
-        self._unasked: set[int] = set()
-        """The inodes of connections on which no call has begun yet, as far as is known."""
+        self._unasked: dict[int, _Far] = {}
+        """The connections on which no call has begun yet, as far as is known, by inode."""
         self._heavy: set[int] = set()
-        """Those of them on which much had come at the last look."""
+        """The inodes of those on which much had come at the last look."""
         self._calling: set[str] = set()
+        """The connections on which a call has begun since the last look."""
         self._called: set[str] = set()
+        """The same, between the last two looks."""
         self._closed = threading.Event()
         self._woken = threading.Event()
         self._lock = threading.Lock()
@@ -82,7 +83,8 @@ class PeerConnections:
 
     def has_call(self, connection: str) -> None:
         """A call has begun on this connection, called as gRPC calls its peer. Any thread may say so."""
-        self._calling.add(connection)
+        if self._ports:  # else nobody looks
+            self._calling.add(connection)
 
     def end(self, connections: Iterable[str]) -> None:
         """Shuts these connections to the doors down soon, each called as gRPC calls its peer. Any thread may ask."""
@@ -121,7 +123,7 @@ class PeerConnections:
         sockets = dict(_sockets())
         known = {inode: one for inode, one in self._known.items() if inode in sockets}
         counted = Counter(one.counted_as for one in known.values() if one is not None)
-        self._unasked &= known.keys()
+        self._unasked = {inode: far for inode, far in self._unasked.items() if inode in known}
         shut = 0
         for inode in sockets.keys() - known.keys():
             with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
@@ -135,7 +137,7 @@ class PeerConnections:
                 known[inode] = one
                 if one is not None:
                     counted[one.counted_as] += 1
-                    self._unasked.add(inode)
+                    self._unasked[inode] = one.far
         self._known = known
         return shut + self._shut_unasked(sockets)
 
@@ -145,10 +147,9 @@ class PeerConnections:
         asking = {_far(one) for one in before | self._called}
         heavy: set[int] = set()
         shut = 0
-        for inode in tuple(self._unasked):
-            one = self._known[inode]
-            if one is None or one.far in asking:
-                self._unasked.discard(inode)
+        for inode, far in tuple(self._unasked.items()):
+            if far in asking:
+                del self._unasked[inode]
                 continue
             with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
                 if os.fstat(found.fileno()).st_ino != inode or _received(found) <= CONNECTION_UNASKED_BYTES_MAX:
@@ -156,7 +157,7 @@ class PeerConnections:
                 heavy.add(inode)
                 if inode in self._heavy:
                     found.shutdown(socket.SHUT_RDWR)
-                    self._unasked.discard(inode)
+                    del self._unasked[inode]
                     shut += 1
         self._heavy = heavy
         return shut
@@ -168,7 +169,7 @@ class PeerConnections:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            self._woken.wait((CONNECTIONS_LOOK_AGAIN_NS if self._heavy else CONNECTIONS_LOOK_NS) / SECOND_NS)
+            self._woken.wait(CONNECTIONS_LOOK_NS / SECOND_NS)
             self._woken.clear()
             if self._closed.is_set():
                 return

@@ -115,6 +115,13 @@ def test_a_connection_on_which_much_comes_and_no_call_begins_is_closed_at_the_se
     assert [watch.look() for _ in range(3)] == [0, 0, 0], "who has asked once may send for ever"
 
 
+def test_calls_are_not_remembered_where_nobody_looks(doors: Doors) -> None:
+    watch = watching()
+    (one,) = doors.connect(0, 1)
+    watch.has_call(said(one))
+    assert not watch._calling
+
+
 def test_other_sockets_of_the_process_are_left_alone(doors: Doors) -> None:
     watch = watching(doors.ports[0])
     others = doors.connect(1, 2 * FEW)

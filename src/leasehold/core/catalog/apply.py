@@ -189,9 +189,9 @@ def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
     old: records.LoginRecord | None = draft["logins"].get(key)
     if old is not None:
         draft.drop("logins", key)
-        his = draft["logins_of"][old.user]
-        place = bisect_left(his, (old.order, key))
-        left = his[:place] + his[place + 1 :]
+        logins = draft["logins_of"][old.user]
+        place = bisect_left(logins, (old.order, key))
+        left = logins[:place] + logins[place + 1 :]
         if left:
             draft.put("logins_of", old.user, left)
         else:
@@ -203,9 +203,9 @@ def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
         if record.limits is not None and record.limits.application:
             draft.put_inner("applications", record.limits.application, key, None)
         draft.put("logins", key, record)
-        his = draft["logins_of"].get(record.user, ())
-        place = bisect_left(his, (record.order, key))
-        draft.put("logins_of", record.user, (*his[:place], (record.order, key), *his[place:]))
+        logins = draft["logins_of"].get(record.user, ())
+        place = bisect_left(logins, (record.order, key))
+        draft.put("logins_of", record.user, (*logins[:place], (record.order, key), *logins[place:]))
 
 
 def _bucket(draft: Draft, rest: bytes, value: bytes | None) -> None:
