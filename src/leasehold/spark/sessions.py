@@ -83,10 +83,8 @@ def session(
     """
     for name in conf:
         if not name.startswith("spark."):  # Spark would keep it, a password too, and ignore it
-            hint = (
-                "log in with credentials=.., or with user=.. and password=.. of each call; settings begin with spark."
-            )
-            raise BadSettings(f"{name} is no setting of Spark", hint=hint)
+            hint = "log in with credentials=.., or with user=.. and password=.. of each call"
+            raise BadSettings(f"{name} does not begin with spark., so it is no setting of Spark", hint=hint)
     settings, file = {**_SETTINGS, **conf}, None if credentials is None else str(Path(credentials).absolute())
     if master.startswith("sc://"):
         spark = _connect_session(master, settings, file)
