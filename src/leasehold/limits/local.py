@@ -39,7 +39,5 @@ JOINED_FILE_BYTES_MAX: Final = 32 * 1024
 """A larger file is not small: to read and write its rows takes as long as what Spark saves."""
 JOINED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of small files that are joined for one frame."""
-JOINED_AT_ONCE: Final = 16
-"""Files of which the rows are in memory before it is looked whether they make a row group."""
 LOCAL_ELSEWHERE_NS: Final = 60 * SECOND_NS
 """For how long a reader takes a node for one of another machine."""

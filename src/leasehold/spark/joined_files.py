@@ -12,16 +12,14 @@ the disk is full, the first folder is read.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leasehold.limits.local import JOINED_AT_ONCE, JOINED_BYTES_MAX, JOINED_FILE_BYTES_MAX, JOINED_FILES_MIN
+from leasehold.limits.local import JOINED_BYTES_MAX, JOINED_FILE_BYTES_MAX, JOINED_FILES_MIN
 from leasehold.limits.segments import PAGE_BYTES
 
 JOINED: Final = "joined.parquet"
@@ -29,11 +27,8 @@ JOINED: Final = "joined.parquet"
 
 def join_small_files(folders: Sequence[Path], columns: pa.Schema) -> list[Path]:
     """The folders to read in place of these, which may have `columns` of their small files alone."""
-    if not len(columns):
-        return list(folders)
     joining = _Joining(columns)
-    with ThreadPoolExecutor(max_workers=min(JOINED_AT_ONCE, os.cpu_count() or 1)) as threads:
-        return [joining.joined(one, threads) for one in folders]
+    return [joining.joined(one) for one in folders] if len(columns) else list(folders)
 
 
 class _Joining:
@@ -43,7 +38,7 @@ class _Joining:
         self._columns = columns
         self._room = JOINED_BYTES_MAX
 
-    def joined(self, folder: Path, threads: ThreadPoolExecutor) -> Path:
+    def joined(self, folder: Path) -> Path:
         """The folder to read in place of this one: itself if it has few small files, or the disk is full."""
         made = folder.with_name(f"{folder.name}-joined")
         try:
@@ -51,31 +46,33 @@ class _Joining:
             if len(small) < JOINED_FILES_MIN:
                 return folder
             made.mkdir(mode=0o700)
-            written = self._write(made / JOINED, small, threads)
-            for one in folder.iterdir():
-                if one not in written:
-                    os.link(one, made / one.name, follow_symlinks=False)
+            written = self._write(made / JOINED, small)
+            with os.scandir(folder) as entries:
+                for one in entries:
+                    if one.name not in written:
+                        os.link(one.path, made / one.name, follow_symlinks=False)
         except OSError:  # as also if the node has taken the open away
             shutil.rmtree(made, ignore_errors=True)
             return folder
         return made
 
-    def _small_files(self, folder: Path) -> list[Path]:
-        found: list[Path] = []
+    def _small_files(self, folder: Path) -> dict[str, str]:
+        """The small files of a folder: their names, and their paths."""
+        found: dict[str, str] = {}
         left = self._room
         with os.scandir(folder) as entries:
             for one in entries:
                 size_bytes = one.stat(follow_symlinks=False).st_size
                 if size_bytes <= min(JOINED_FILE_BYTES_MAX, left):
                     left -= size_bytes
-                    found.append(Path(one.path))
+                    found[one.name] = one.path
         if len(found) >= JOINED_FILES_MIN:
             self._room = left
         return found
 
-    def _write(self, joined: Path, small: Sequence[Path], threads: ThreadPoolExecutor) -> set[Path]:
+    def _write(self, joined: Path, small: Mapping[str, str]) -> set[str]:
         """Writes the rows of small files into one, and answers of which. Raises `OSError`."""
-        written: set[Path] = set()
+        written: set[str] = set()
         with pq.ParquetWriter(
             joined,
             self._columns,
@@ -86,30 +83,34 @@ class _Joining:
             write_page_checksum=True,
             store_schema=False,
         ) as writer:
-            for rows in self._row_groups(iter(small), threads, written):
+            for rows in self._row_groups(small, written):
                 writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         return written
 
-    def _row_groups(self, small: Iterator[Path], threads: ThreadPoolExecutor, written: set[Path]) -> Iterator[pa.Table]:
+    def _row_groups(self, small: Mapping[str, str], written: set[str]) -> Iterator[pa.Table]:
         """The rows of files in tables of about a page for each column; `written` gets the files that can be read."""
         held: list[pa.Table] = []
         held_bytes = 0
-        while some := list(islice(small, JOINED_AT_ONCE)):
-            for path, rows in zip(some, threads.map(self._read, some), strict=True):
-                if rows is not None:
-                    held.append(rows)
-                    held_bytes += rows.get_total_buffer_size()
-                    written.add(path)
+        for name, path in small.items():
+            rows = self._read(path)
+            if rows is None:
+                continue
+            held.append(rows)
+            held_bytes += rows.get_total_buffer_size()
+            written.add(name)
             if held_bytes >= PAGE_BYTES * len(self._columns):
                 yield pa.concat_tables(held)
                 held, held_bytes = [], 0
         if held:
             yield pa.concat_tables(held)
 
-    def _read(self, path: Path) -> pa.Table | None:
+    def _read(self, path: str) -> pa.Table | None:
         """The rows of a file; None if it is not as those of nodes are, or has many row groups."""
         try:
-            with pq.ParquetFile(pa.OSFile(str(path)), page_checksum_verification=True) as file:
+            # Arrow reads a small file from memory in two thirds of the time that it takes to read it from the disk.
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb", buffering=0) as opened:
+                content = pa.BufferReader(opened.read(JOINED_FILE_BYTES_MAX))
+            with pq.ParquetFile(content, page_checksum_verification=True) as file:
                 if file.metadata.num_row_groups != 1:
                     return None
                 found = file.read(self._columns.names, use_threads=False)

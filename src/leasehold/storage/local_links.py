@@ -60,10 +60,11 @@ class LocalLinks:
         try:
             folder.mkdir(mode=0o700)
             for number, group in enumerate(groups):
-                (folder / str(number)).mkdir(mode=0o700)
+                of_group = folder / str(number)
+                of_group.mkdir(mode=0o700)
                 for one in group:
-                    source = self._files.path(one.table, one.bucket, one.segment)
-                    os.link(source, folder / str(number) / f"{one.segment}{SUFFIX}", follow_symlinks=False)
+                    source = self._files.path_text(one.table, one.bucket, one.segment)
+                    os.link(source, f"{of_group}/{one.segment}{SUFFIX}", follow_symlinks=False)
         except OSError as error:
             raise Refused(
                 f"no links to the files of this node can be made: {error.strerror}",

@@ -6,7 +6,7 @@
 | hold each file against its hash, once per process | the segment is left out              |
 | note the open, then make its links                | they are removed                     |
 | guard again, authorise on that view               | they are removed, nothing is granted |
-| log a serve record of each segment, answer        | they are removed                     |
+| log a serve record, answer                        | they are removed                     |
 
 The open is noted before its second guard. So a view that is published before the note is the view of that guard, or an
 older one; and a view that is published after it ends the open (`viewed`), before the node reports the view.
@@ -161,7 +161,7 @@ class LocalReads:
         passed = self._requests.guarded(_NOWHERE)
         with self._lock:
             remaining_ns = self._opens.extend(request.request, request.login, user, passed)
-        for ticket in (one for group in kept for one in group):
+        for ticket in next(filter(None, kept), [])[:1]:  # what is logged is the same for all of an open
             self._scans.log(ticket, passed)
         return LocalOpened(
             folder=folder,

@@ -3,6 +3,7 @@
 Implements the ports of `core/data/segment_files.py` for threads: every call blocks, and none suspends.
 """
 
+import os
 import threading
 from collections.abc import AsyncGenerator
 from typing import Self
@@ -115,7 +116,7 @@ class LocalSegments:
     def stamp(self, one: OnDisk) -> Stamp | None:
         """The inode, time of change and size of a file; None if it is not there."""
         try:
-            stat = self._files.path(one.table, one.bucket, one.segment).stat()
+            stat = os.stat(self._files.path_text(one.table, one.bucket, one.segment))  # noqa: PTH116 faster
         except FileNotFoundError:
             return None
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
