@@ -5,7 +5,9 @@ from pathlib import Path
 import msgspec
 
 from leasehold.errors import BadSettings
+from leasehold.limits.certificates import CERTIFICATE_FILE_BYTES_MAX
 from leasehold.limits.log import STORE_PASSWORD_BYTES_MAX
+from leasehold.private_files import MakesError, read_any
 
 
 class StoreAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,18 +27,18 @@ class StoreAccess(msgspec.Struct, frozen=True, kw_only=True):
         """Raises `BadSettings` where there is none."""
         if self.password_file is None:
             raise BadSettings("the store wants a password, and no file of one is set", hint="set meta_password_file")
-        content = file_content(self.password_file)
-        if len(content) > STORE_PASSWORD_BYTES_MAX:
-            raise BadSettings(f"{self.password_file} is too large for a password", hint="write the password alone")
+        path = self.password_file
+        content = read_any(path, STORE_PASSWORD_BYTES_MAX, _refused(path), "write the password alone into the file")
         try:
             return content.decode().removesuffix("\n")
         except UnicodeDecodeError as error:
-            raise BadSettings(f"{self.password_file} is not UTF-8", hint="write the password as text") from error
+            raise BadSettings(f"{path} is not UTF-8", hint="write the password as text") from error
 
 
 def file_content(path: Path) -> bytes:
-    """Raises `BadSettings` for a file that can't be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadSettings(f"{path} can't be read: {error.strerror}", hint="check its name, owner and mode") from error
+    """A certificate, or its key. Raises `BadSettings` for a file that can't be read, or is too large."""
+    return read_any(path, CERTIFICATE_FILE_BYTES_MAX, _refused(path), "check its name, owner and mode")
+
+
+def _refused(path: Path) -> MakesError:
+    return lambda text, hint: BadSettings(f"{path} {text}", hint=hint)

@@ -1,6 +1,7 @@
 """How the client logs in, and when it does so again."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import grpc
@@ -56,7 +57,8 @@ async def test_a_token_that_is_never_accepted(password: Path) -> None:
 
 async def test_who_has_no_user_or_the_wrong_password_is_told_so(password: Path, tmp_path: Path) -> None:
     one = FakeEtcd(1)
-    bad = written(tmp_path / "latin", b"\xff"), written(tmp_path / "long", b"x" * 2_000)
+    bad = written(tmp_path / "latin", b"\xff"), written(tmp_path / "long", b"x" * 2_000), tmp_path / "pipe"
+    os.mkfifo(tmp_path / "pipe")  # nobody ever writes into it
     one.token = "first"
     async with served(one) as addresses:
         etcd = client(addresses)
