@@ -45,6 +45,7 @@ class FlightCall:
         watched: WatchedCall,
         gate: CallGate,
         *,
+        connection: str,
         peer: str,
         user: str | None,
         caller: Caller | None,
@@ -54,6 +55,8 @@ class FlightCall:
         self.caller = caller
         self.check: Final = partial(check, caller)
         self.watched = watched
+        self.connection = connection
+        """As gRPC calls its peer."""
         self.peer = peer
         self.user = user
         """Who calls, as far as the service knows; None for a stranger."""

@@ -163,7 +163,7 @@ class _Methods(grpc.GenericRpcHandler):
         names: CallerNames,
         peers: CallsPerPeer,
     ) -> None:
-        self.doors: PeerConnections | None = None
+        self.doors = PeerConnections(frozenset())
         """Known before the server starts."""
         self._names = names
         self._peers = peers
@@ -235,16 +235,27 @@ class _Methods(grpc.GenericRpcHandler):
     def _begun(
         self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
     ) -> Generator[FlightCall]:
-        if self.doors is not None:
-            self.doors.has_call(context.peer())
+        connection = context.peer()
+        self.doors.has_call(connection)
+        requests = _heard(requests, connection, self.doors)
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
         caller = self._names.caller(context)
         user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
         gate = self._strangers if user is None else self._callers
-        peer = calling_peer(context.peer())
+        peer = calling_peer(connection)
         watched.caller, watched.is_stranger = user or peer, user is None
         check = self._service.check_counts
-        call = FlightCall(requests, watched, gate, peer=peer, user=user, caller=caller, check=check, held=self._first)
+        call = FlightCall(
+            requests,
+            watched,
+            gate,
+            connection=connection,
+            peer=peer,
+            user=user,
+            caller=caller,
+            check=check,
+            held=self._first,
+        )
         with self._peers.counted(peer) as has_room, self._counted(user) as is_one_more:
             try:
                 if not has_room or not is_one_more:
@@ -289,9 +300,11 @@ class _Methods(grpc.GenericRpcHandler):
 
     def _put(self, call: FlightCall) -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
-        for answer in self._service.put(bytes(begin.command or b""), Incoming(begin, call, self._pieces), call.caller):
-            call.taken()
-            yield write_field(1, answer)
+        incoming = Incoming(begin, call, self._pieces)
+        with self.doors.expecting(call.connection, FLIGHT_RECEIVED_BYTES_MAX):
+            for answer in self._service.put(bytes(begin.command or b""), incoming, call.caller):
+                call.taken()
+                yield write_field(1, answer)
 
     def _act(self, call: FlightCall) -> Iterator[bytes]:
         asked = read_fields(call.first(TICKET_BYTES_MAX))
@@ -306,6 +319,12 @@ class _Methods(grpc.GenericRpcHandler):
         call.forgotten()
         for name, description in self._service.actions.items():
             yield write_field(1, name.encode()) + write_field(2, description.encode())
+
+
+def _heard(requests: Iterator[bytes], connection: str, doors: PeerConnections) -> Iterator[bytes]:
+    for message in requests:
+        doors.has_read(connection, len(message))
+        yield message
 
 
 def _unserved(_call: FlightCall) -> Iterator[bytes]:

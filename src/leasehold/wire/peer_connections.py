@@ -6,8 +6,7 @@ CONNECTIONS_PER_PEER_MAX. gRPC then closes these connections as if the peer had 
 the first half of one of IPv6: the second half is free to choose. The connections that were there first stay.
 
 The same thread shuts down connections that are to `end`, since gRPC has no way to end one. And it shuts down those on
-which much has come and no call has begun, such as large certificates or frames of HTTP/2 that mean nothing: gRPC takes
-these in, and some of them take twenty times their bytes in memory.
+which too much has come that belongs to no call (`wire/connection_bytes.py`).
 """
 
 import contextlib
@@ -18,20 +17,25 @@ import socket
 import stat
 import struct
 import threading
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+import msgspec
+
 from leasehold.limits.requests import (
-    CONNECTION_UNASKED_BYTES_MAX,
+    CONNECTION_CALL_BYTES,
     CONNECTIONS_LOOK_NS,
+    CONNECTIONS_LOOKED_MAX,
     CONNECTIONS_MAX,
     CONNECTIONS_PER_PEER_MAX,
     PEERS_CACHED_MAX,
 )
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.connection_bytes import ConnectionBytes, bytes_of_message
 
 _BYTES_RECEIVED: Final = struct.Struct("=128xQ")
 """Where the kernel tells it in `tcp_info` (linux/tcp.h)."""
@@ -54,6 +58,15 @@ class _Connection(NamedTuple):
         return self.door, peer_of(self.far.address)
 
 
+class _Heard(msgspec.Struct):
+    """A connection to a door, and what has come on it."""
+
+    far: _Far
+    looked: int
+    """The number of its last look."""
+    bytes: ConnectionBytes = msgspec.field(default_factory=ConnectionBytes)
+
+
 class PeerConnections:
     """Watches the doors with these ports until `close`; without ports there is nothing to watch."""
 
@@ -62,14 +75,15 @@ class PeerConnections:
         self._per_peer_max = per_peer_max
         self._known: dict[int, _Connection | None] = {}
         """By inode; None for a socket that is no connection to a door."""
-        self._unasked: dict[int, _Far] = {}
-        """The connections on which no call has begun yet, as far as is known, by inode."""
-        self._heavy: set[int] = set()
-        """The inodes of those on which much had come at the last look."""
-        self._calling: set[str] = set()
-        """The connections on which a call has begun since the last look."""
-        self._called: set[str] = set()
-        """The same, between the last two looks."""
+        self._bytes: OrderedDict[int, _Heard] = OrderedDict()
+        """Of the connections to a door, by inode: first the one that nobody has looked at for longest."""
+        self._looks = 0
+        self._accounted: Counter[str] = Counter()
+        """What calls have accounted for since the last look, by what gRPC calls their peer."""
+        self._expected: Counter[_Far | None] = Counter()
+        """The bytes of rows that may be on their way."""
+        self._early: dict[_Far, int] = {}
+        """The same until the last look, of connections that were not seen yet."""
         self._closed = threading.Event()
         self._woken = threading.Event()
         self._lock = threading.Lock()
@@ -83,8 +97,30 @@ class PeerConnections:
 
     def has_call(self, connection: str) -> None:
         """A call has begun on this connection, called as gRPC calls its peer. Any thread may say so."""
+        self._account(connection, CONNECTION_CALL_BYTES)
+
+    def has_read(self, connection: str, size: int) -> None:
+        """A message of a call was read. Any thread may say so."""
+        self._account(connection, bytes_of_message(size))
+
+    @contextlib.contextmanager
+    def expecting(self, connection: str, size: int) -> Generator[None]:
+        """While a message of up to `size` bytes may be on its way. Any thread may say so."""
+        far = _far(connection)
+        with self._lock:
+            self._expected[far] += size
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._expected[far] -= size
+                if not self._expected[far]:
+                    del self._expected[far]
+
+    def _account(self, connection: str, size: int) -> None:
         if self._ports:  # else nobody looks
-            self._calling.add(connection)
+            with self._lock:
+                self._accounted[connection] += size
 
     def end(self, connections: Iterable[str]) -> None:
         """Shuts these connections to the doors down soon, each called as gRPC calls its peer. Any thread may ask."""
@@ -118,12 +154,13 @@ class PeerConnections:
         return found
 
     def look(self) -> int:
-        """Shuts down what is too many, and what has asked nothing at two looks; answers how many connections that
+        """Shuts down what is too many, and those on which too much has come; answers how many connections that
         were."""
         sockets = dict(_sockets())
         known = {inode: one for inode, one in self._known.items() if inode in sockets}
         counted = Counter(one.counted_as for one in known.values() if one is not None)
-        self._unasked = {inode: far for inode, far in self._unasked.items() if inode in known}
+        for inode in self._bytes.keys() - known.keys():
+            del self._bytes[inode]
         shut = 0
         for inode in sockets.keys() - known.keys():
             with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
@@ -137,30 +174,45 @@ class PeerConnections:
                 known[inode] = one
                 if one is not None:
                     counted[one.counted_as] += 1
-                    self._unasked[inode] = one.far
+                    self._bytes[inode] = _Heard(one.far, self._looks)
         self._known = known
-        return shut + self._shut_unasked(sockets)
+        return shut + self._shut_heavy(sockets)
 
-    def _shut_unasked(self, sockets: Mapping[int, int]) -> int:
-        # A call may begin just before its connection is first seen, so what was said counts for two looks.
-        before, self._called, self._calling = self._called, self._calling, set()
-        asking = {_far(one) for one in before | self._called}
-        heavy: set[int] = set()
+    def _shut_heavy(self, sockets: Mapping[int, int]) -> int:
+        self._looks += 1
+        self._account_for_calls()
+        asked = (inode for inode, one in self._bytes.items() if one.bytes.has_asked)
+        unasked = (inode for inode, one in self._bytes.items() if not one.bytes.has_asked)
         shut = 0
-        for inode, far in tuple(self._unasked.items()):
-            if far in asking:
-                del self._unasked[inode]
-                continue
+        for inode in (*islice(asked, CONNECTIONS_LOOKED_MAX), *unasked):
+            one = self._bytes[inode]
             with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
-                if os.fstat(found.fileno()).st_ino != inode or _received(found) <= CONNECTION_UNASKED_BYTES_MAX:
+                if os.fstat(found.fileno()).st_ino != inode:
                     continue
-                heavy.add(inode)
-                if inode in self._heavy:
+                if one.bytes.is_too_much(_received(found), self._looks - one.looked, self._expected.get(one.far, 0)):
                     found.shutdown(socket.SHUT_RDWR)
-                    del self._unasked[inode]
+                    del self._bytes[inode]
                     shut += 1
-        self._heavy = heavy
+                    continue
+            one.looked = self._looks
+            self._bytes.move_to_end(inode)
         return shut
+
+    def _account_for_calls(self) -> None:
+        with self._lock:
+            accounted, self._accounted = self._accounted, Counter()
+        # A call may begin just before its connection is first seen, so what was said counts for two looks.
+        sizes, early = Counter(self._early), Counter[_Far]()
+        for said, size in accounted.items():
+            far = _far(said)
+            if far is not None:
+                sizes[far] += size
+                early[far] += size
+        for one in self._bytes.values():
+            if one.far in sizes:
+                one.bytes.account(sizes[one.far])
+                early.pop(one.far, None)
+        self._early = early
 
     def _connection(self, found: socket.socket) -> _Connection | None:
         far = _far_end(found)

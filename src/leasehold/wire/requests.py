@@ -11,7 +11,7 @@ requests take is bounded before they are read, whoever sends them.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -58,8 +58,10 @@ def frames(blob: bytes) -> Iterator[bytes]:
 class RequestReader:
     """Reads the requests of one server."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, has_read: Callable[[str, int], None]) -> None:
+        """`has_read` hears of each message: the connection, as gRPC calls its peer, and the bytes."""
         self._threads = threads
+        self._has_read = has_read
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self._sessions = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
         self.held_bytes = 0
@@ -70,9 +72,16 @@ class RequestReader:
         costs little. Ends the call if the message does not come in time, or too many others wait."""
         try:
             async with self._sessions.wait():
-                return await context.read()
+                return await self.message(context)
         except TimeoutError:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the session has not begun with a message")
+
+    async def message(self, context: Any) -> Any:
+        """The next message of a call, or EOF."""
+        blob = await context.read()
+        if blob is not EOF:
+            self._has_read(context.peer(), len(blob))
+        return blob
 
     @contextlib.asynccontextmanager
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
@@ -82,10 +91,10 @@ class RequestReader:
         try:
             try:
                 async with self._patience.wait():
-                    blob: bytes | bytearray = await _frame(context)
+                    blob: bytes | bytearray = await self._frame(context)
                     if blob.startswith(ANNOUNCED):
                         size = self._take(_announced(blob, MESSAGE_BYTES_MAX if commit else REQUEST_BYTES_MAX))
-                        blob = await _rest(context, size)
+                        blob = await self._rest(context, size)
             except TimeoutError as error:
                 text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
                 raise Indefinite(text, code=ErrorCode.TOO_SLOW, hint="ask again") from error
@@ -96,6 +105,21 @@ class RequestReader:
             yield message
         finally:
             self.held_bytes -= size
+
+    async def _frame(self, context: Any) -> bytes:
+        blob = await self.message(context)
+        if blob is EOF:
+            raise BadMessage("the request ends before its last byte")
+        return blob
+
+    async def _rest(self, context: Any, size: int) -> bytearray:
+        blob = bytearray()
+        while len(blob) < size:
+            frame = await self._frame(context)
+            if not frame or len(blob) + len(frame) > size:
+                raise BadMessage("a request of another size than it said")
+            blob += frame
+        return blob
 
     def _take(self, size: int) -> int:
         if self.held_bytes + size > REQUESTS_BYTES_MAX:
@@ -109,13 +133,6 @@ def _busy(text: str) -> Indefinite:
     return Indefinite(text, code=ErrorCode.BUSY, hint="ask again in a moment")
 
 
-async def _frame(context: Any) -> bytes:
-    blob = await context.read()
-    if blob is EOF:
-        raise BadMessage("the request ends before its last byte")
-    return blob
-
-
 def _announced(frame: bytes, bytes_max: int) -> int:
     size = int.from_bytes(frame[len(ANNOUNCED) :], "big")
     if len(frame) != len(ANNOUNCED) + SIZE_BYTES or size <= REQUEST_FRAME_BYTES_MAX:
@@ -124,13 +141,3 @@ def _announced(frame: bytes, bytes_max: int) -> int:
         text = f"a request of {size} bytes is over the limit of {bytes_max}"
         raise Refused(text, code=ErrorCode.MESSAGE_TOO_LARGE, hint="send less at once")
     return size
-
-
-async def _rest(context: Any, size: int) -> bytearray:
-    blob = bytearray()
-    while len(blob) < size:
-        frame = await _frame(context)
-        if not frame or len(blob) + len(frame) > size:
-            raise BadMessage("a request of another size than it said")
-        blob += frame
-    return blob

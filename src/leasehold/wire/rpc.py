@@ -14,7 +14,7 @@ means that no answer came, so it becomes `Unreachable`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -207,7 +207,7 @@ class Handlers:
 
         async def session(_frames: Any, context: Any) -> None:
             await begun(context)
-            await self.session(requests.first, context)
+            await self.session(requests, context)
 
         async def unserved(_frames: Any, context: Any) -> None:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
@@ -249,14 +249,17 @@ class Handlers:
         except Exception as fault:  # noqa: BLE001 as in `call`
             yield encode_bounded(failure_of(fault, self._on_fault))
 
-    async def session(self, read_first: Callable[[Any], Awaitable[Any]] | None, context: Any) -> None:
-        """A stream in both directions, read from and written to `context`. `read_first` reads its first message."""
+    async def session(self, requests: RequestReader | None, context: Any) -> None:
+        """A stream in both directions, read from and written to `context`; `requests` reads its messages."""
         await context.send_initial_metadata(())
-        unread = [] if read_first is None else [await read_first(context)]
+        unread = [] if requests is None else [await requests.first(context)]
         duplex = ServerDuplex(context.peer())
 
         async def read() -> bytes | None:
-            blob = unread.pop() if unread else await context.read()
+            if unread:
+                blob = unread.pop()
+            else:
+                blob = await (context.read() if requests is None else requests.message(context))
             return None if blob is EOF else blob
 
         async def write(blob: bytes) -> None:
@@ -322,7 +325,8 @@ async def serve(
     doors = watched_doors(bound, tls)
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
-    methods = handlers.methods(RequestReader(OneThread()), CallsPerPeer(are_counted=is_shared), answers, doors)
+    requests = RequestReader(OneThread(), doors.has_read)
+    methods = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers, doors)
     server.add_generic_rpc_handlers((methods,))
     await server.start()
     return GrpcServer(server, bound, doors)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.wire import peer_connections
+from leasehold.wire import connection_bytes, peer_connections
 from leasehold.wire.peer_connections import PeerConnections, peer_of
 
 FEW = 3
@@ -98,7 +98,7 @@ def said(one: socket.socket) -> str:
 def test_a_connection_on_which_much_comes_and_no_call_begins_is_closed_at_the_second_look(
     doors: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_connections, "CONNECTION_UNASKED_BYTES_MAX", MUCH_BYTES)  # the kernel takes it at once
+    monkeypatch.setattr(connection_bytes, "CONNECTION_UNASKED_BYTES_MAX", MUCH_BYTES)  # the kernel takes it at once
     watch = watching(doors.ports[0])
     heavy, asking, late = doors.connect(0, FEW)
     (light,) = doors.connect(0, 1, host="127.0.0.3")
@@ -112,14 +112,49 @@ def test_a_connection_on_which_much_comes_and_no_call_begins_is_closed_at_the_se
     watch.has_call(said(late))
     assert watch.look() == 1
     assert alive([heavy, light, asking, late, other]) == [False, True, True, True, True]
-    assert [watch.look() for _ in range(3)] == [0, 0, 0], "who has asked once may send for ever"
+    assert [watch.look() for _ in range(3)] == [0, 0, 0], "who has asked may send more"
+
+
+def test_a_connection_on_which_much_comes_that_is_of_no_message_is_closed_at_the_second_look(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_bytes, "CONNECTION_UNREAD_BYTES_MAX", MUCH_BYTES)
+    monkeypatch.setattr(connection_bytes, "CONNECTION_LOOK_BYTES", 1)
+    monkeypatch.setattr(peer_connections, "CONNECTION_CALL_BYTES", MUCH_BYTES)
+    watch = watching(doors.ports[0])
+    heavy, read, light = doors.connect(0, FEW)
+    for one in (heavy, read, light):
+        watch.has_call(said(one))
+    heavy.sendall(bytes(2 * MUCH_BYTES + 3))
+    read.sendall(bytes(10 * MUCH_BYTES))
+    light.sendall(bytes(2 * MUCH_BYTES + 1))
+    watch.has_read(said(read), 10 * MUCH_BYTES)
+    assert [watch.look() for _ in range(4)] == [0, 1, 0, 0]
+    assert alive([heavy, read, light]) == [False, True, True]
+    for one in (read, light):
+        one.sendall(bytes(2 * MUCH_BYTES))
+    watch.has_read(said(light), 2 * MUCH_BYTES)
+    assert [watch.look() for _ in range(4)] == [0, 1, 0, 0]
+    assert alive([read, light]) == [False, True]
+
+
+def test_connections_with_calls_have_their_turn(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_bytes, "CONNECTION_UNREAD_BYTES_MAX", MUCH_BYTES)
+    monkeypatch.setattr(peer_connections, "CONNECTIONS_LOOKED_MAX", 1)
+    watch = watching(doors.ports[0])
+    heavy = doors.connect(0, FEW)
+    for one in heavy:
+        watch.has_call(said(one))
+        one.sendall(bytes(peer_connections.CONNECTION_CALL_BYTES + 100 * connection_bytes.CONNECTION_LOOK_BYTES))
+    assert [watch.look() for _ in range(3 * FEW)] == [0] * FEW + [1] * FEW + [0] * FEW
+    assert alive(heavy) == [False] * FEW
 
 
 def test_calls_are_not_remembered_where_nobody_looks(doors: Doors) -> None:
     watch = watching()
     (one,) = doors.connect(0, 1)
     watch.has_call(said(one))
-    assert not watch._calling
+    assert not watch._accounted
 
 
 def test_other_sockets_of_the_process_are_left_alone(doors: Doors) -> None:

@@ -70,7 +70,7 @@ def commit(bytes_: int) -> CommitTransaction:
 
 
 def reader() -> RequestReader:
-    return RequestReader(NoThreads())
+    return RequestReader(NoThreads(), lambda _connection, _size: None)
 
 
 def announced(size: int) -> bytes:
