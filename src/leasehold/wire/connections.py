@@ -32,6 +32,9 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS, *, doors: int =
         ("grpc.http2.settings_timeout", HANDSHAKE_NS // MILLISECOND_NS),
         # A peer that has no call under way. gRPC's clients connect again by themselves.
         ("grpc.max_connection_idle_ms", idle_ns // MILLISECOND_NS),
+        # gRPC ends a connection with too many pings, but computes on at full speed while the peer leaves it open. How
+        # many bytes may come is bounded elsewhere (`wire/connection_bytes.py`).
+        ("grpc.http2.max_ping_strikes", 0),
         # Bit 0 is "as it is". A compressed message is refused by its header, before it is decompressed.
         ("grpc.compression_enabled_algorithms_bitset", 1),
     )

@@ -87,7 +87,6 @@ SERVER_OPTIONS: Final = (
     ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
     ("grpc.server.max_pending_requests_hard_limit", CALLS_PENDING_HARD_MAX),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
-    ("grpc.http2.max_ping_strikes", 0),
 )
 
 BEHIND_OTHERS: Final = "other calls of this process to it took all of the time"

@@ -48,14 +48,16 @@ def test_the_files_of_each_group_are_those_of_the_node(pair: Cluster) -> None:
     assert left_over(pair) == []
 
 
-def test_an_open_is_noted_by_one_serve_record_for_each_segment(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_is_noted_by_one_serve_record(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
     for node in pair.nodes:
         assert node.flight is not None
         segments = node.flight._scans._files
-        monkeypatch.setattr(segments, "log", lambda ticket, _passed, batch: logged.append(ticket.segment))
+        monkeypatch.setattr(segments, "log", lambda ticket, _passed, _batch: logged.append(ticket.request))
     with_two = opened(pair)
-    assert sorted(logged) == sorted(one.id for one in pair.plan().segments)
+    assert len(pair.plan().segments) > 1
+    assert set(logged) == {folder.parent.name for group in with_two.folders for folder in group}
+    assert len(logged) == len(set(logged))
     with_two.close()
 
 

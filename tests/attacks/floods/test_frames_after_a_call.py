@@ -1,0 +1,118 @@
+"""Frames of HTTP/2 that belong to no call, on connections that have made one. gRPC takes them in without a bound."""
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+
+import pytest
+
+from leasehold.certificates.files import CA
+from leasehold.client.trust import TLS_FOLDER
+from leasehold.wire.rpc import CALL
+from tests.attacks.floods.test_flight_floods import SERVICE
+from tests.attacks.ground import Ground
+from tests.attacks.unfinished import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADER_BYTES,
+    HEADERS,
+    PING,
+    PREFACE,
+    SETTINGS,
+    frame,
+    literal,
+)
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+CONNECTIONS = 8
+ROUNDS = 3
+UNKNOWN = 0x77
+MEANINGLESS = {
+    "pings": frame(PING, 0, 0, bytes(8)) * 900,
+    "settings": frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 65_535) * 100) * 24,
+    "unknown frames": frame(UNKNOWN, 0, 0, bytes(16_000)),
+}
+SENT_BYTES_MAX = 512 * 1024 * 1024
+"""A connection that takes so much is not cut off at all: between two looks as much comes as the machine can send."""
+TIMEOUT_S = 60
+PATIENCE_S = 3
+
+
+@pytest.fixture
+def ground(ground_with_tls: Ground) -> Ground:
+    return ground_with_tls.attacked_by(ground_with_tls.directory / TLS_FOLDER / CA)
+
+
+def call_once(connection: socket.socket, address: str, path: str) -> None:
+    """Makes a call whose message nobody can read, and waits for the answer."""
+    headers = {":method": "POST", ":scheme": "https", ":path": path, ":authority": address}
+    block = b"".join(literal(*one) for one in {**headers, "content-type": "application/grpc", "te": "trailers"}.items())
+    connection.settimeout(TIMEOUT_S)
+    connection.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b""))
+    connection.sendall(frame(HEADERS, END_HEADERS, 1, block) + frame(DATA, END_STREAM, 1, b"\0\0\0\0\0"))
+    came = bytearray()
+    while not ended(came):
+        more = connection.recv(65_536)
+        assert more, "the connection was cut off before it had done anything"
+        came += more
+
+
+def ended(came: bytearray) -> bool:
+    """Whether a call has its answer; takes whole frames from `came`."""
+    while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
+        kind, flags = came[3], came[4]
+        del came[:end]
+        if kind == HEADERS and flags & END_STREAM:
+            return True
+    return False
+
+
+def sent_until_it_ends(connection: socket.socket, content: bytes) -> int:
+    """Bytes that the connection took before it was shut down, or took no more: gRPC reads no pings while it has many
+    to answer. Meanwhile its answers are read."""
+
+    def read_on() -> None:
+        with contextlib.suppress(OSError, ssl.SSLError):
+            while connection.recv(65_536):
+                pass
+
+    reading = threading.Thread(target=read_on, daemon=True)
+    reading.start()
+    sent = 0
+    connection.settimeout(PATIENCE_S)
+    with contextlib.suppress(OSError, ssl.SSLError):
+        while sent < SENT_BYTES_MAX:
+            connection.sendall(content)
+            sent += len(content)
+        connection.shutdown(socket.SHUT_RDWR)
+    reading.join()
+    return sent
+
+
+@pytest.mark.parametrize("kind", MEANINGLESS)
+@pytest.mark.parametrize("at_node", [True, False], ids=["of a node", "of a coordinator"])
+def test_frames_of_no_call_on_a_connection_that_has_made_one(
+    ground: Ground, scale: int, at_node: bool, kind: str
+) -> None:
+    address, path = (ground.nodes()[0], f"{SERVICE}ListActions") if at_node else (ground.coordinator, CALL)
+    taken: list[int] = []
+
+    def flood() -> None:
+        for _ in range(ROUNDS * scale):
+            with ground.connection(address) as connection:
+                call_once(connection, address, path)
+                taken.append(sent_until_it_ends(connection, MEANINGLESS[kind]))
+
+    threads = [threading.Thread(target=flood) for _ in range(CONNECTIONS)]
+    with ground.attacked():
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert len(taken) == CONNECTIONS * ROUNDS * scale
+    assert max(taken) < SENT_BYTES_MAX
