@@ -215,7 +215,7 @@ MUTANTS = (
         rule="a statement id stands for one text: the receipt of another one is not told",
         edits=(
             Edit("Origin.has_text", "hash_text(text) == self.text_sha256", "True"),
-            Edit("Origin.has_text", "text[:STATEMENT_TEXT_KEPT] == self.text", "True"),
+            Edit("Origin.has_text", "text[:STATEMENT_TEXT_COMPARED] == self.text", "True"),
         ),
         hunters=("tests/unit/core/ddl/test_origin.py", "tests/sim/test_users.py"),
         unseen="each statement of a random cluster has an id of its own",

@@ -62,8 +62,13 @@ FILTER_BYTES_MAX: Final = 256 * 1024
 """Of these values, which each ticket of the scan carries."""
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
 """How long the outcome of a statement is kept at least, however many end meanwhile (`core.ddl.outcomes`)."""
-STATEMENT_TEXT_KEPT: Final = 4_096
-"""Characters of a statement's text that its records keep."""
+STATEMENT_TEXT_BYTES_KEPT: Final = 2_048
+"""Of a statement's text in its records, each character counted as its widest one in UTF-8: as Python holds it in memory,
+or more. 10,000 records of three nodes take up to 36 MiB with it."""
+UNRECORDED_TEXT_BYTES_KEPT: Final = 256
+"""The same of a statement that was refused or had nothing to do, once it is answered."""
+STATEMENT_TEXT_COMPARED: Final = 4_096
+"""Characters that records of older versions keep, which have no hash of the text."""
 PURGE_BATCH: Final = 256
 """Ended statements or write transactions forgotten at once, so that finding the oldest costs little each."""
 PROGRESS_INTERVAL_NS: Final = 250 * MILLISECOND_NS

@@ -20,7 +20,7 @@ from leasehold.core.ddl.claims import claims
 from leasehold.core.ddl.effects import Awaited
 from leasehold.core.ddl.events import ProcedureFound, RunEvent, StatementAsked
 from leasehold.core.ddl.explain import Circumstances, explained
-from leasehold.core.ddl.origin import Origin, check_same_asker, check_term, hash_text, other_statement
+from leasehold.core.ddl.origin import Origin, beginning, check_same_asker, check_term, hash_text, other_statement
 from leasehold.core.ddl.receipts import receipt
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.words.messages import Receipt, Rows, WaitingFor
@@ -30,7 +30,7 @@ from leasehold.core.words.statements import Growing
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId
-from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENT_TEXT_KEPT, STATEMENTS_RUNNING_MAX
+from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENTS_RUNNING_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock, Threads
@@ -230,7 +230,7 @@ class Procedures:
         origin = Origin(
             user=None if user is None else user.name,
             login=asked.login,
-            text=asked.text[:STATEMENT_TEXT_KEPT],
+            text=beginning(asked.text),
             text_sha256=hash_text(asked.text),
         )
         try:

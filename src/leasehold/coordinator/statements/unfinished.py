@@ -9,12 +9,12 @@ import msgspec
 from leasehold.coordinator.nodes.leases import Leasing, RunningBarrier, Waiting
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.turns import Turn
-from leasehold.core.ddl.origin import Origin
+from leasehold.core.ddl.origin import Origin, beginning
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.words.messages import Receipt
 from leasehold.errors import Definite, LeaseholdError, Unauthenticated
 from leasehold.ids import StatementId
-from leasehold.limits.statements import STATEMENTS_KEPT
+from leasehold.limits.statements import STATEMENTS_KEPT, UNRECORDED_TEXT_BYTES_KEPT
 
 
 class LiveStatement(msgspec.Struct, kw_only=True, eq=False):
@@ -57,7 +57,11 @@ class Unrecorded:
         return None if found is None else found[0]
 
     def note(self, statement: StatementId, origin: Origin, end: Receipt | Definite) -> None:
-        self._ends[statement] = (origin, end)
+        """Remembers an end, with little of the statement's text."""
+        text = beginning(origin.text, UNRECORDED_TEXT_BYTES_KEPT)
+        if isinstance(end, Receipt):
+            end = msgspec.structs.replace(end, text=text)
+        self._ends[statement] = (msgspec.structs.replace(origin, text=text), end)
         if len(self._ends) > STATEMENTS_KEPT:
             self._ends.popitem(last=False)
 

@@ -30,7 +30,7 @@ from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Forbidden, NotLeader, Refused
 from leasehold.ids import LoginToken, StatementId, Term, is_hex_128
-from leasehold.limits.statements import STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import STATEMENT_TEXT_BYTES_KEPT, STATEMENT_TEXT_COMPARED
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     def has_text(self, text: str) -> bool:
         """Whether the statement was asked for by this text, without a secret in it."""
         if not self.text_sha256:
-            return text[:STATEMENT_TEXT_KEPT] == self.text
+            return text[:STATEMENT_TEXT_COMPARED] == self.text
         return hash_text(text) == self.text_sha256
 
     def is_of(self, login: bytes | None, catalog: Catalog) -> bool:
@@ -59,6 +59,15 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
             return True  # from before there were users
         asking = user_by(login, catalog)
         return asking is None or (self.user is not None and fold(asking.name) == fold(self.user))
+
+
+def beginning(text: str, bytes_max: int = STATEMENT_TEXT_BYTES_KEPT) -> str:
+    """What is kept of a text: its beginning, of at most so many bytes in memory and in UTF-8. Python takes as much
+    memory for each character as for the widest one, so one emoji costs three quarters of the characters."""
+    kept = text[:bytes_max]
+    if kept.isascii():
+        return kept
+    return kept[: bytes_max // len(max(kept).encode("utf-8", "surrogatepass"))]
 
 
 def hash_text(text: str) -> bytes:

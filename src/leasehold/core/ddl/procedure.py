@@ -22,7 +22,7 @@ from leasehold.core.access.rights import check_hidden, check_statement
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, put
 from leasehold.core.ddl.claims import VIEWS, claims, table_name
-from leasehold.core.ddl.origin import other_statement
+from leasehold.core.ddl.origin import beginning, other_statement
 from leasehold.core.ddl.plans import plan, removed, restored
 from leasehold.core.words import keys, records
 from leasehold.core.words.operations import Change
@@ -31,7 +31,6 @@ from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term, TransactionId
-from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +74,7 @@ def begin(request: Request, catalog: Catalog) -> Begun:
     procedure = ProcedureRecord(
         number=number,
         statement=request.id,
-        text=request.text[:STATEMENT_TEXT_KEPT],
+        text=beginning(request.text),
         step=Step.PRE_STATE if planned.hides else Step.PUBLISHED,
         claims={**used, **dict.fromkeys(views, Claim.EXCLUSIVE)},  # those too that go with CASCADE
         hides=planned.hides,

@@ -18,7 +18,7 @@ from leasehold.core.words.records import (
 )
 from leasehold.core.words.statements import TableName
 from leasehold.errors import AlreadyExists, NotFound, Refused
-from leasehold.limits.statements import COLUMNS_MAX, STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import COLUMNS_MAX, STATEMENT_TEXT_BYTES_KEPT
 from tests.unit.core.catalog_words import (
     Ground,
     add,
@@ -103,9 +103,9 @@ def test_drop_table():
 
 def test_a_long_text_is_kept_in_part():
     base = ground()
-    request = msgspec.structs.replace(base.request(create_database()), text="x" * (STATEMENT_TEXT_KEPT + 1))
+    request = msgspec.structs.replace(base.request(create_database()), text="x" * (STATEMENT_TEXT_BYTES_KEPT + 1))
     begun = ddl.begin(request, base.catalog)
-    assert begun.procedure.text == "x" * STATEMENT_TEXT_KEPT
+    assert begun.procedure.text == "x" * STATEMENT_TEXT_BYTES_KEPT
 
 
 # ---------------------------------------------------------------- nothing to do, and refusals

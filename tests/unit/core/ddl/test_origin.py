@@ -1,11 +1,13 @@
 """Whose a statement is, by the table in `core.ddl.origin`; records of older versions among them."""
 
+import sys
+
 import pytest
 
 from leasehold.core.access.rights import CLUSTER
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
-from leasehold.core.ddl.origin import Origin, check_same_asker, hash_text, hears_text
+from leasehold.core.ddl.origin import Origin, beginning, check_same_asker, hash_text, hears_text
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
 from leasehold.core.words.records import (
@@ -20,9 +22,9 @@ from leasehold.core.words.records import (
 )
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, PrincipalId, StatementId
-from leasehold.limits.statements import STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import STATEMENT_TEXT_BYTES_KEPT, STATEMENT_TEXT_COMPARED
 
-LONG = "x" * STATEMENT_TEXT_KEPT
+LONG = "x" * STATEMENT_TEXT_COMPARED
 ENDED = hash_login(LoginToken("e" * 32))
 
 
@@ -47,7 +49,7 @@ def users(*names: str, administrator: str = "a") -> Catalog:
 
 
 def origin(user: str | None, by: bytes | None, text: str = "DROP TABLE d.t") -> Origin:
-    return Origin(user=user, login=by, text=text[:STATEMENT_TEXT_KEPT], text_sha256=hash_text(text))
+    return Origin(user=user, login=by, text=beginning(text), text_sha256=hash_text(text))
 
 
 @pytest.mark.parametrize(
@@ -118,3 +120,20 @@ def test_of_a_record_of_an_older_version_what_it_keeps_is_compared() -> None:
     check_same_asker(older, login("b"), users("a", "b"))
     with pytest.raises(Refused):
         check_same_asker(older, login("a"), users("a", "b"))
+
+
+@pytest.mark.parametrize("character", ["x", "\xe9", "\u0439", "\u6f22", "\N{GRINNING FACE}"])
+@pytest.mark.parametrize("place", [0, STATEMENT_TEXT_BYTES_KEPT // 2, STATEMENT_TEXT_BYTES_KEPT - 1])
+def test_what_is_kept_of_a_text_is_bounded_by_its_memory_and_its_utf_8(character: str, place: int) -> None:
+    text = "x" * place + character + "x" * STATEMENT_TEXT_BYTES_KEPT
+    kept = beginning(text)
+    assert text.startswith(kept)
+    assert STATEMENT_TEXT_BYTES_KEPT // 4 <= len(kept) <= STATEMENT_TEXT_BYTES_KEPT
+    assert sys.getsizeof(kept) <= sys.getsizeof("\N{GRINNING FACE}") + STATEMENT_TEXT_BYTES_KEPT
+    assert len(kept.encode()) <= STATEMENT_TEXT_BYTES_KEPT
+    assert beginning(kept) == kept
+
+
+@pytest.mark.parametrize("text", ["", "x" * STATEMENT_TEXT_BYTES_KEPT, "\xe9" * (STATEMENT_TEXT_BYTES_KEPT // 2)])
+def test_a_short_text_is_kept_whole(text: str) -> None:
+    assert beginning(text) == text
