@@ -28,20 +28,22 @@ class UserTurns:
         *,
         request: Message,
         characters: int = 0,
+        more_bytes: int = 0,
     ) -> T:
-        """Does the `work` when it is this user's turn; `characters` are those of a large statement. Raises BUSY:
-        `Refused` if too many large statements of this user wait, `Indefinite` if too many requests do, or too large
-        ones."""
+        """Does the `work` when it is this user's turn; `characters` are those of a large statement, and `more_bytes` is
+        what is held beside the request until then. Raises BUSY: `Refused` if too many large statements of this user
+        wait, `Indefinite` if too many requests do, or too large ones."""
         if self._is_busy:
-            await self._wait(user.name if isinstance(user, PrincipalRecord) else user or "", request, characters)
+            name = user.name if isinstance(user, PrincipalRecord) else user or ""
+            await self._wait(name, request, characters, more_bytes)
         self._is_busy = True
         working = asyncio.get_running_loop().create_task(work())
         working.add_done_callback(self._has_worked)
         # A caller that gives up does not stop the thread: the turn ends when the work is done.
         return await asyncio.shield(working)
 
-    async def _wait(self, user: str, request: Message, characters: int) -> None:
-        size_bytes = decoded_bytes(request)
+    async def _wait(self, user: str, request: Message, characters: int, more_bytes: int) -> None:
+        size_bytes = decoded_bytes(request) + more_bytes
         while (displaced := self._queue.give_way(user, size_bytes)) is not None:
             self._end(displaced)
         ticket = self._queue.enter(user, characters, size_bytes)

@@ -63,8 +63,8 @@ FILTER_BYTES_MAX: Final = 256 * 1024
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
 """How long the outcome of a statement is kept at least, however many end meanwhile (`core.ddl.outcomes`)."""
 STATEMENT_TEXT_BYTES_KEPT: Final = 2_048
-"""Of a statement's text in its records, each character counted as its widest one in UTF-8: as Python holds it in memory,
-or more. 10,000 records of three nodes take up to 36 MiB with it."""
+"""Of a statement's text in its records, in memory and in UTF-8: each character counts as the widest one of the text.
+10,000 such records take some 40 MiB in each process."""
 UNRECORDED_TEXT_BYTES_KEPT: Final = 256
 """The same of a statement that was refused or had nothing to do, once it is answered."""
 STATEMENT_TEXT_COMPARED: Final = 4_096
@@ -77,6 +77,13 @@ RECEIPTS_PAGE_MAX: Final = 1_000
 HISTORY_ROWS_MAX: Final = 1_000
 """Newest statements that SHOW HISTORY lists."""
 STATEMENTS_RUNNING_MAX: Final = 4_096
+"""Statements that run or wait at a leader, also those whose clients have gone."""
+USER_STATEMENTS_RUNNING_MAX: Final = 512
+"""The same of one user. Waiting for the same object, so many take some 5 s."""
+STATEMENTS_RUNNING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What these statements take in memory, as texts and as parsed forms."""
+USER_STATEMENTS_RUNNING_BYTES_MAX: Final = 24 * 1024 * 1024
+"""The same of one user."""
 ROWS_PAGE_MAX: Final = 5_000
 """Rows of the answer to a SHOW in one message; the rest follows in further ones."""
 ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000

@@ -239,12 +239,13 @@ def simulated(main):
     return run_virtual(begin, 1)
 
 
-def asked(number, statement, *, timeout_ns=None, text=None, login=LOGIN):
+def asked(number, statement, *, timeout_ns=None, text=None, login=LOGIN, size_bytes=0):
     """A request by whoever has logged in so, if there are users."""
     return ParsedStatement(
         id=f"{number:032x}",
         text=text or type(statement).__name__,
         statement=statement,
+        size_bytes=size_bytes,
         login=login,
         timeout_ns=timeout_ns,
     )

@@ -28,6 +28,7 @@ from leasehold.core.questions.history import history
 from leasehold.core.questions.rows import pages
 from leasehold.core.words.messages import AskOutcome, Execute, Message, Receipt, Rows
 from leasehold.core.words.records import PrincipalRecord
+from leasehold.core.words.request_sizes import held_bytes
 from leasehold.core.words.statements import (
     AnyStatement,
     CancelProcedure,
@@ -89,12 +90,12 @@ class Execution:
         """Runs a statement, or answers a question: the messages for the client."""
         check_statement_id(request.statement)
         asking = check_request(request, self._catalog())
-        statement, text = await self._understood(request, asking)
+        statement, text, size_bytes = await self._understood(request, asking)
         if isinstance(statement, Definition):
-            asked = _asked(request, statement, text)
+            asked = _asked(request, statement, text, size_bytes)
             if changes_many(statement, self._catalog()):
                 begin = partial(self._procedures.begin_and_wait, asked, LARGE_STATEMENT_NS)
-                await self._large.run(asking, begin, request=request)
+                await self._large.run(asking, begin, request=request, more_bytes=size_bytes)
             async for message in self._procedures.execute(asked):
                 yield message
             return
@@ -126,7 +127,7 @@ class Execution:
             return redacted(request.text)
         return await self._read(origin.user, request, redacted)
 
-    async def _understood(self, request: Execute, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
+    async def _understood(self, request: Execute, asking: PrincipalRecord | None) -> tuple[AnyStatement, str, int]:
         text = request.text
         with ending_the_statement():
             if parses_at_once(text):
@@ -158,7 +159,7 @@ class Execution:
             case ShowProcedures():
                 return self._procedures.rows(catalog, asking)
             case Explain(statement=definition):
-                return await self._procedures.explain(_asked(request, definition, text))
+                return await self._procedures.explain(_asked(request, definition, text, size_bytes=0))
             case _ if is_large(statement, catalog):
                 return await self._turns.run(asking, partial(self._told, request, statement), request=request)
             case _:
@@ -193,17 +194,20 @@ def _login(request: Execute | AskOutcome) -> bytes | None:
     return None if request.login is None else hash_login(request.login)
 
 
-def _understood(text: str) -> tuple[AnyStatement, str]:
+def _understood(text: str) -> tuple[AnyStatement, str, int]:
+    """A statement, its text without secrets, and how many bytes it takes until it has ended."""
     statement = parse(text)
     definition = statement.statement if isinstance(statement, Explain) else statement
-    return statement, redacted(text) if isinstance(definition, CreateUser | SetPassword) else text
+    shown = redacted(text) if isinstance(definition, CreateUser | SetPassword) else text
+    return statement, shown, held_bytes((text, shown, statement))
 
 
-def _asked(request: Execute, statement: Definition, text: str) -> ParsedStatement:
+def _asked(request: Execute, statement: Definition, text: str, size_bytes: int) -> ParsedStatement:
     return ParsedStatement(
         id=request.statement,
         text=text,
         statement=statement,
+        size_bytes=size_bytes,
         login=_login(request),
         timeout_ns=request.timeout_ns,
         term=request.term,

@@ -26,11 +26,13 @@ from leasehold.wire.ports import Threads
 
 
 class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed statement of a client. `login` is the hash of its login token; `text` contains no secret."""
+    """A parsed statement of a client. `login` is the hash of its login token; `text` contains no secret. `size_bytes`
+    is what its text and parsed form take in memory."""
 
     id: StatementId
     text: str
     statement: Definition
+    size_bytes: int
     login: bytes | None = None
     timeout_ns: int | None = None
     term: Term | None = None

@@ -22,6 +22,7 @@ from leasehold.core.ddl.events import ProcedureFound, RunEvent, StatementAsked
 from leasehold.core.ddl.explain import Circumstances, explained
 from leasehold.core.ddl.origin import Origin, beginning, check_same_asker, check_term, hash_text, other_statement
 from leasehold.core.ddl.receipts import receipt
+from leasehold.core.ddl.room import StatementRoom
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.words.messages import Receipt, Rows, WaitingFor
 from leasehold.core.words.operations import Change
@@ -30,7 +31,7 @@ from leasehold.core.words.statements import Growing
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId
-from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENTS_RUNNING_MAX
+from leasehold.limits.statements import PROGRESS_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock, Threads
@@ -65,7 +66,8 @@ class Procedures:
         self._turns = ObjectTurns(leasing, clock, self._elected)
         self._running: dict[StatementId, LiveStatement] = {}
         self._unrecorded = Unrecorded()
-        self._closings = Closings(writer, clock, lambda one: self._running.pop(one, None))
+        self._room = StatementRoom()
+        self._closings = Closings(writer, clock, self._forget)
         self._effects = RunEffects(
             storage,
             writer,
@@ -237,9 +239,7 @@ class Procedures:
             with ending_the_statement():
                 check_statement(asked.statement, self._writer.catalog, asked.login)
                 used = self._claims(asked)
-            if len(self._running) >= STATEMENTS_RUNNING_MAX:
-                text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
-                raise Refused(text, code=ErrorCode.BUSY, hint="try again in a moment")
+            self._room.check(origin.user, asked.size_bytes)
         except Refused as error:
             self._unrecorded.refused(asked.id, origin, error)
             raise
@@ -264,7 +264,12 @@ class Procedures:
             answer=loop.create_future(),
             taken_back=loop.create_future(),
         )
+        self._room.enter(statement, origin.user, 0 if asked is None else asked.size_bytes)
         return running
+
+    def _forget(self, statement: StatementId) -> None:
+        self._running.pop(statement, None)
+        self._room.leave(statement)
 
     def _spawn(self, running: LiveStatement, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -300,7 +305,7 @@ class Procedures:
         if not running.answer.done():
             running.answer.cancel()
         if not running.run.is_closing:
-            self._running.pop(running.id, None)
+            self._forget(running.id)
         if running.turn is not None:
             self._turns.leave(running.turn)
 

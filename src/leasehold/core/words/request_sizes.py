@@ -1,8 +1,11 @@
-"""How much memory a decoded request takes."""
+"""How much memory decoded requests and parsed statements take."""
 
+from enum import Enum
 from operator import attrgetter
 from sys import getsizeof
 from typing import Final
+
+import msgspec
 
 from leasehold.core.words.messages import Filter, Message
 from leasehold.core.words.statements import Literal
@@ -21,6 +24,24 @@ def decoded_bytes(request: Message) -> int:
         if isinstance(value, tuple):
             size += sum(map(getsizeof, value))
             size += sum(_filter_bytes(one) for one in value if isinstance(one, Filter))
+    return size
+
+
+def held_bytes(value: object) -> int:
+    """As many bytes as texts and parsed statements take that are reached from `value`, each counted once."""
+    size, seen, left = 0, set[int](), [value]
+    while left:
+        one = left.pop()
+        if one is None or isinstance(one, bool | Enum) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        size += getsizeof(one)
+        if isinstance(one, msgspec.Struct):
+            left += [getattr(one, name) for name in one.__struct_fields__]
+        elif isinstance(one, tuple):
+            left += one
+        elif isinstance(one, dict):
+            left += [*one, *one.values()]
     return size
 
 

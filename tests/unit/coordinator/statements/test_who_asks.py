@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.words.records import Outcome
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.limits.statements import STATEMENTS_RUNNING_MAX
+from leasehold.limits.statements import USER_STATEMENTS_RUNNING_BYTES_MAX, USER_STATEMENTS_RUNNING_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from tests.unit.coordinator.office import asked
@@ -62,6 +62,13 @@ class Desk:
         task = office.group.create_task(told(office.execute(self.late())))
         await office.sleep(MILLISECOND_NS)
         return task
+
+    async def full(self):
+        """As many statements of the administrator as may wait, all for the node."""
+        comment, numbers = parse(COMMENT), range(1_000, 1_000 + USER_STATEMENTS_RUNNING_MAX)
+        waiting = [begin(self.office, one, comment, login=self.admin, timeout_ns=SECOND_NS) for one in numbers]
+        await self.office.sleep(MILLISECOND_NS)
+        return waiting
 
     async def settled(self):
         for _ in range(20):
@@ -153,15 +160,49 @@ def test_a_late_copy_of_what_was_forbidden_is_forbidden_whatever_was_granted_sin
 def test_a_late_copy_of_what_there_was_no_room_for_is_not_run():
     async def work(desk):
         desk.office.renew()
-        comment, numbers = parse(COMMENT), range(1_000, 1_000 + STATEMENTS_RUNNING_MAX)
-        waiting = [begin(desk.office, one, comment, login=desk.admin, timeout_ns=SECOND_NS) for one in numbers]
-        await desk.office.sleep(MILLISECOND_NS)
-        assert (await refusal(desk.office.execute(desk.late()))).code == "BUSY"
+        waiting, late = await desk.full(), desk.late(login=desk.admin)
+        assert (await refusal(desk.office.execute(late))).code == "BUSY"
         await desk.settled()
         assert all(one.done() for one in waiting)
-        assert (await refusal(desk.office.execute(desk.late()))).code == "BUSY"
-        with pytest.raises(Refused, match="are running or waiting"):
-            await desk.office.outcome(desk.late().id)
+        assert (await refusal(desk.office.execute(late))).code == "BUSY"
+        with pytest.raises(Refused, match="512 statements of admin are running or waiting"):
+            await desk.office.outcome(late.id)
         assert desk.office.catalog.find_table(T) is not None
+
+    desk_test(work)
+
+
+def test_statements_whose_clients_have_gone_count_and_leave_room_for_other_users():
+    async def work(desk):
+        desk.office.renew()
+        for waiting in await desk.full():
+            waiting.cancel()
+        await desk.office.sleep(MILLISECOND_NS)
+        refused = await refusal(desk.begin(COMMENT))
+        assert refused.code == "BUSY"
+        assert "of admin" in refused.text
+        late = desk.office.group.create_task(told(desk.office.execute(desk.late())))
+        await desk.settled()
+        assert (await late).outcome is Outcome.COMMITTED
+        await desk.run("COMMENT ON DATABASE db IS 'there is room again'")
+
+    desk_test(work)
+
+
+def test_large_statements_that_wait_are_bounded_by_their_memory():
+    async def work(desk):
+        desk.office.renew()
+        half = USER_STATEMENTS_RUNNING_BYTES_MAX // 2
+        comment = parse(COMMENT)
+        waiting = [begin(desk.office, one, comment, login=desk.admin, size_bytes=half) for one in (1_000, 1_001)]
+        await desk.office.sleep(MILLISECOND_NS)
+        refused = await refusal(begin(desk.office, 1_002, comment, login=desk.admin, size_bytes=1))
+        assert refused.code == "BUSY"
+        assert "2 statements of admin are running or waiting, and there is no memory for one of 1 bytes" in refused.text
+        await desk.settled()
+        assert [(await one).outcome for one in waiting] == [Outcome.COMMITTED] * 2
+        last = begin(desk.office, 1_003, comment, login=desk.admin, size_bytes=half)
+        await desk.settled()
+        assert (await last).outcome is Outcome.COMMITTED
 
     desk_test(work)

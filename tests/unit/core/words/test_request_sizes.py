@@ -1,16 +1,18 @@
 """The memory of decoded requests."""
 
+import gc
 import tracemalloc
 
 import pytest
 
 from leasehold.core.words.codec import decode_request, encode
 from leasehold.core.words.messages import AskTable, Execute, Filter, Message, PlanQuery, PlanScan
-from leasehold.core.words.request_sizes import decoded_bytes
+from leasehold.core.words.request_sizes import decoded_bytes, held_bytes
 from leasehold.core.words.statements import Literal
 from leasehold.ids import StatementId
 from leasehold.limits.messages import ASKED_MAX
 from leasehold.limits.statements import COLUMNS_MAX
+from leasehold.sql.parse import parse
 
 WIDE = "a" * 27 + "\N{GRINNING FACE}"
 """Four bytes for each character."""
@@ -45,3 +47,33 @@ def test_a_request_is_counted_by_its_memory(request_: Message) -> None:
 
 def test_a_small_request_counts_little() -> None:
     assert decoded_bytes(AskTable(cluster_id=None, name="db.t")) < 1_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE d.t (" + ", ".join(f"c{number} INT" for number in range(COLUMNS_MAX)) + ")",
+        "CREATE TABLE d.t ("
+        + ", ".join(f"c{one} STRING DEFAULT 'x{one}' COMMENT '{WIDE}'" for one in range(500))
+        + ")",
+        "ALTER TABLE d.t SET TBLPROPERTIES (" + ", ".join(f"'k{one}' = '{one} {WIDE}'" for one in range(50)) + ")",
+        f"COMMENT ON TABLE d.t /*{WIDE * 3_000}*/ IS 'x'",
+    ],
+    ids=["a wide table", "texts", "properties", "a long comment"],
+)
+def test_a_parsed_statement_is_counted_by_its_memory(text: str) -> None:
+    parse(text + " ")  # what the parser keeps
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    copies = [text + " " * number for number in range(1, 5)]
+    held = [(one, parse(one)) for one in copies]
+    gc.collect()
+    taken = (tracemalloc.get_traced_memory()[0] - before) / len(held)
+    tracemalloc.stop()
+    assert 0.75 * taken < held_bytes(held[0]) < 1.4 * taken
+
+
+def test_what_is_held_twice_is_counted_once() -> None:
+    text = WIDE * 1_000
+    assert held_bytes((text, text)) < held_bytes(text) + 100
