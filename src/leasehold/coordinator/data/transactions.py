@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, assert_never
+from itertools import chain
+from typing import assert_never
 
 import msgspec
 
@@ -12,7 +13,7 @@ from leasehold.coordinator.writer import Writer
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.auto_compaction import DueBuckets, begin, commit_request, compacted_bucket, task
-from leasehold.core.data.commit import abort_transaction, commit_transaction, open_transaction
+from leasehold.core.data.commit import abort_transaction, commit_transaction, open_count, open_transaction
 from leasehold.core.ddl.origin import Origin
 from leasehold.core.membership.generations import generation_of
 from leasehold.core.membership.speaker import check_speaker
@@ -30,18 +31,11 @@ from leasehold.core.words.operations import Change
 from leasehold.core.words.records import PrincipalRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.ids import BucketNumber, NodeId, PrincipalId, Revision, SegmentId, StatementId, TransactionId
+from leasehold.ids import BucketNumber, NodeId, Revision, SegmentId, StatementId, TransactionId
 from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS, USER_TRANSACTIONS_MAX
 from leasehold.wire.ports import Clock, Entropy, Threads
 
 log = logging.getLogger(__name__)
-
-
-class _Opened(NamedTuple):
-    """When a transaction was opened or last renewed, and by whom as far as this leader knows."""
-
-    at_ns: int
-    user: PrincipalId | None = None
 
 
 class WriteTransactions:
@@ -64,44 +58,42 @@ class WriteTransactions:
         self._threads = threads
         self._due = DueBuckets()
         self._wall_us = wall_us
-        self._opened: dict[TransactionId, _Opened] = {}
+        self._opened: dict[TransactionId, int] = {}
+        """When each open transaction was opened or last renewed."""
         self._note_open()
 
     def _note_open(self) -> None:
         """Counts time for open transactions that this leader has not heard of: of an earlier leader, or of a client
         that has gone before it was answered. No clock reading outlives its process."""
         now_ns = self._clock.now_ns()
-        for record in self._writer.catalog.transactions.values():
-            if record.state is TransactionState.OPEN:
-                self._opened.setdefault(record.id, _Opened(now_ns))
+        is_open = chain.from_iterable(self._writer.catalog.open_transactions.values())
+        self._opened = {one: self._opened.get(one, now_ns) for one in is_open}
 
     async def open(
         self, request: OpenTransaction, statement_of: Callable[[StatementId], Origin | None] = lambda _: None
     ) -> TransactionFacts:
         """Opens a write transaction, or answers the state of the one with that id and restarts its time. `statement_of`
         tells which other statement has an id."""
-        user: PrincipalRecord | None = None
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            nonlocal user
             user = check_request(request, catalog)
             if request.transaction not in catalog.transactions:
-                self._check_room(user)
-            return open_transaction(request, catalog, statement_of(StatementId(request.transaction)))
+                self._check_room(user, catalog)
+            return open_transaction(request, catalog, statement_of(StatementId(request.transaction)), user=user)
 
         await self._writer.submit(decide)
         facts = self._transaction(request.transaction)
         if facts.state is TransactionState.OPEN:
-            self._opened[request.transaction] = _Opened(self._clock.now_ns(), None if user is None else user.id)
+            self._opened[request.transaction] = self._clock.now_ns()
         return facts
 
-    def _check_room(self, user: PrincipalRecord | None) -> None:
+    def _check_room(self, user: PrincipalRecord | None, catalog: Catalog) -> None:
         """Raises `Refused` if the meta storage has no room, or if too many transactions are open."""
         self._writer.check_room()
         text = None
-        if len(self._opened) >= OPEN_TRANSACTIONS_MAX:
+        if open_count(catalog) >= OPEN_TRANSACTIONS_MAX:
             text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
-        elif user is not None and sum(one.user == user.id for one in self._opened.values()) >= USER_TRANSACTIONS_MAX:
+        elif user is not None and len(catalog.open_transactions.get(user.id, ())) >= USER_TRANSACTIONS_MAX:
             text = f"{USER_TRANSACTIONS_MAX} write transactions of {user.name} are open"
         if text is not None:
             raise Refused(text, code=ErrorCode.BUSY, hint="commit or abort some, or wait until they expire")
@@ -129,7 +121,6 @@ class WriteTransactions:
         live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))
         await self._leasing.seals.hear_of(request.segments, live)
         revision = await self._writer.submit(decide)
-        self._opened.pop(request.transaction, None)
         facts, catalog = self._transaction(request.transaction, revision), self._writer.catalog
         named = (catalog.segments.one((one.table, one.bucket), one.id) for one in request.segments)
         if request.forgets and request.replaces:
@@ -140,7 +131,7 @@ class WriteTransactions:
     async def ask_compaction(self, request: AskCompaction) -> CompactionTask:
         """What a node should compact by itself now (`core/data/auto_compaction.py`)."""
         check_speaker(request, self._writer.catalog)
-        self._check_room(None)
+        self._check_room(None, self._writer.catalog)
         transaction = TransactionId(self._entropy.hex_128())
         look = partial(self._due.next_of, request, self._writer.catalog, self._leasing.leased())
         found = await self._threads.run(look)
@@ -152,7 +143,7 @@ class WriteTransactions:
         revision = await self._writer.submit(decide)
         if found is None:
             return CompactionTask()
-        self._opened[transaction] = _Opened(self._clock.now_ns())
+        self._opened[transaction] = self._clock.now_ns()
         segment = SegmentId(f"{transaction}-{self._entropy.hex_128()}")
         return task(request, found, segment, revision, generation_of(self._writer.catalog))
 
@@ -178,7 +169,6 @@ class WriteTransactions:
             return abort_transaction(transaction, catalog)
 
         await self._writer.submit(decide)
-        self._opened.pop(transaction, None)
         return self._transaction(transaction)
 
     def _transaction(self, transaction: TransactionId, revision: Revision | None = None) -> TransactionFacts:
@@ -220,9 +210,8 @@ class WriteTransactions:
         """Aborts transactions that have been open for TRANSACTION_TTL_NS."""
         self._note_open()
         now_ns = self._clock.now_ns()
-        for transaction, opened in list(self._opened.items()):
-            if now_ns - opened.at_ns >= TRANSACTION_TTL_NS:
-                del self._opened[transaction]
-                record = self._writer.catalog.transactions.get(transaction)
-                if record is not None and record.state is TransactionState.OPEN:
-                    await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))
+        old = [one for one, opened_ns in self._opened.items() if now_ns - opened_ns >= TRANSACTION_TTL_NS]
+        for transaction in old:
+            record = self._writer.catalog.transactions.get(transaction)
+            if record is not None and record.state is TransactionState.OPEN:
+                await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))

@@ -62,6 +62,25 @@ def _simple(name: str, kind: type[records.Record], *, number: bool) -> Any:
     return apply
 
 
+def _begun(name: str, kind: type[records.TransactionRecord | records.QueryRecord], index: str) -> Any:
+    """Keeps a map keyed by text, and which of its records are under way, by the user who began them."""
+
+    def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
+        key = rest.decode()
+        old = draft[name].get(key)
+        if old is not None:
+            draft.drop_inner(index, old.begun_by, key)
+        if value is None:
+            draft.drop(name, key)
+            return
+        record = decode_record(kind, value)
+        draft.put(name, key, record)
+        if not isinstance(record, records.TransactionRecord) or record.state is records.TransactionState.OPEN:
+            draft.put_inner(index, record.begun_by, key, None)
+
+    return apply
+
+
 def _forget_name(draft: Draft, names: str, name: object, owner: int) -> None:
     """Drops a name, unless it belongs to another object by now."""
     if draft[names].get(name) == owner:
@@ -275,9 +294,9 @@ COLLECTIONS: dict[bytes, Any] = {
     b"bucket": _bucket,
     b"segment": _by_bucket("segments", records.SegmentRecord),
     b"replaced": _by_bucket("replaced", records.ReplacedRecord),
-    b"query": _simple("queries", records.QueryRecord, number=False),
+    b"query": _begun("queries", records.QueryRecord, "queries_of"),
     b"stream": _simple("streams", records.StreamRecord, number=False),
-    b"transaction": _simple("transactions", records.TransactionRecord, number=False),
+    b"transaction": _begun("transactions", records.TransactionRecord, "open_transactions"),
     b"procedure": _simple("procedures", records.ProcedureRecord, number=True),
     b"statement": _simple("statements", records.StatementRecord, number=False),
     b"dropped": _simple("dropped", records.DroppedRecord, number=True),

@@ -110,6 +110,10 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """Of tables that are gone: the buckets that still have segments, in the manifest or replaced. Only leaders know."""
     rights_of: "HashTrieMap[PrincipalId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
     """What each user or role has rights on."""
+    open_transactions: "HashTrieMap[PrincipalId | None, HashTrieMap[TransactionId, None]]" = HashTrieMap()
+    """The write transactions that are open, by the user who began them."""
+    queries_of: "HashTrieMap[PrincipalId | None, HashTrieMap[str, None]]" = HashTrieMap()
+    """The names in `queries`, by the user who began them."""
     ownerless: "HashTrieMap[PrincipalId, None]" = HashTrieMap()
     """Those of `rights_of` that are gone."""
     readers: "HashTrieMap[ObjectId, HashTrieMap[ObjectId, None]]" = HashTrieMap()

@@ -34,6 +34,7 @@ from leasehold.core.words.bounds import soundness
 from leasehold.core.words.messages import CommitTransaction, OpenTransaction, SegmentHolder, StagedSegment
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import (
+    PrincipalRecord,
     SegmentRecord,
     TableRecord,
     TransactionRecord,
@@ -65,11 +66,12 @@ def open_transaction(
     catalog: Catalog,
     statement: Origin | None = None,
     *,
+    user: PrincipalRecord | None = None,
     compacts: tuple[BucketNumber, NodeId] | None = None,
 ) -> tuple[Change, ...]:
     """Opens it; nothing if it is known already. Raises `Refused` if the table can't be written so, or if the id is that
-    of another INSERT or of another statement; `statement` is the one that has this id, if any. `compacts` is the bucket
-    that a node compacts in it by itself, and that node.
+    of another INSERT or of another statement; `statement` is the one that has this id, if any. It is in the share of
+    `user`. `compacts` is the bucket that a node compacts in it by itself, and that node.
 
     A known transaction goes on in a new generation: it was opened in the history that was kept.
     """
@@ -102,14 +104,15 @@ def open_transaction(
         schema_version=request.schema_version,
         state=TransactionState.OPEN,
         rows=0,
+        begun_by=None if user is None else user.id,
     )
     if compacts is not None:
         record = msgspec.structs.replace(record, compacts=compacts[0], compactor=compacts[1])
     if request.text_sha256:
-        user = user_of(node_login(request.login), catalog)
+        asking = user_of(node_login(request.login), catalog)
         record = msgspec.structs.replace(
             record,
-            user=None if user is None else user.name,
+            user=None if asking is None else asking.name,
             login=None if request.login is None else hash_login(request.login),
             text_sha256=request.text_sha256,
         )
@@ -203,6 +206,11 @@ def abort_transaction(transaction: TransactionId, catalog: Catalog) -> tuple[Cha
         return ()
     aborted = msgspec.structs.replace(record, state=TransactionState.ABORTED)
     return (put(keys.transaction(record.id), aborted),)
+
+
+def open_count(catalog: Catalog) -> int:
+    """How many write transactions are open."""
+    return sum(len(of_user) for of_user in catalog.open_transactions.values())
 
 
 def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:

@@ -23,11 +23,11 @@ from leasehold.core.replicas.rewrite import unspent
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AgreeCutoff, Cutoff
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import HorizonRecord, QueryRecord, TableRecord, UseState
+from leasehold.core.words.records import HorizonRecord, PrincipalRecord, QueryRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import is_hex_128
-from leasehold.limits.queries import QUERIES_MAX, QUERY_KEPT_NS
+from leasehold.limits.queries import QUERIES_MAX, QUERY_KEPT_NS, USER_QUERIES_MAX
 from leasehold.limits.units import SECOND_NS
 
 
@@ -43,8 +43,8 @@ def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:
     )
 
 
-def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes down the cutoff of a table for a query; nothing if that has been done.
+def record_cutoff(request: AgreeCutoff, user: PrincipalRecord | None, catalog: Catalog) -> tuple[Change, ...]:
+    """Writes down the cutoff of a table for a query that a user begins; nothing if that has been done.
 
     Raises `NotFound` with code TABLE_DROPPED, `Refused` (BAD_MESSAGE, BUSY).
     """
@@ -57,8 +57,12 @@ def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
         raise Refused("the id of a query is 128 bits in hex", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
     if keys.query_name(request.table, request.query) in catalog.queries:
         return ()
+    text = None
     if len(catalog.queries) >= QUERIES_MAX:
         text = f"{QUERIES_MAX} Spark queries began within {QUERY_KEPT_NS // SECOND_NS} s, the most there may be"
+    elif user is not None and len(catalog.queries_of.get(user.id, ())) >= USER_QUERIES_MAX:
+        text = f"{USER_QUERIES_MAX} Spark queries of {user.name} began within {QUERY_KEPT_NS // SECOND_NS} s"
+    if text is not None:
         raise Refused(text, code=ErrorCode.BUSY, hint="run the query again later")
     gone = cutoff(table, catalog)
     record = QueryRecord(
@@ -68,6 +72,7 @@ def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
         undecided=gone.undecided,
         earliest_us=gone.earliest_us,
         pinned=gone.revision,
+        begun_by=None if user is None else user.id,
     )
     return (put(keys.query(table.id, request.query), record),)
 

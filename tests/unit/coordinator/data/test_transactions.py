@@ -1,5 +1,7 @@
 """How many write transactions and queries of Spark one user may begin at a leader."""
 
+import asyncio
+
 import pytest
 
 from leasehold.coordinator.data import transactions as module
@@ -14,6 +16,8 @@ from leasehold.core.words.statements import CreateUser, GrantRights, OnTable
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused
 from leasehold.ids import LoginToken, TransactionId
+from leasehold.limits.queries import QUERY_KEPT_NS
+from leasehold.limits.segments import TRANSACTION_TTL_NS
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.entropy import SystemEntropy
 from tests.unit.coordinator.office import asked
@@ -39,6 +43,28 @@ async def token_of(office, user, *, order):
     return token
 
 
+def transactions_of(office):
+    return WriteTransactions(office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0)
+
+
+async def ann_and_admin(office, *rights):
+    """The logins of a user with these rights on the table, and of one with all rights."""
+    await office.execute(asked(4, CreateUser(name="admin", password="p")))
+    admin = await office.log_in("admin")
+    await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
+    await office.execute(asked(6, GrantRights(rights=rights, on=OnTable(table=T), to="ann"), login=admin))
+    return await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
+
+
+async def cancelled(office, call):
+    """Ends a call once its command is durable, before it is answered."""
+    task = asyncio.ensure_future(call)
+    office.on_commit = [lambda *_: task.cancel()]
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    office.on_commit = []
+
+
 async def refused(transactions, request):
     with pytest.raises(Refused) as caught:
         await transactions.open(request)
@@ -50,9 +76,7 @@ def test_only_so_many_are_open_at_once(monkeypatch):
     monkeypatch.setattr(module, "OPEN_TRANSACTIONS_MAX", 2)
 
     async def work(office):
-        transactions = WriteTransactions(
-            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
-        )
+        transactions = transactions_of(office)
         for number in (1, 2, 1):
             assert (await transactions.open(opening(office, number))).state is TransactionState.OPEN
         assert await refused(transactions, opening(office, 3)) == "2 write transactions are open"
@@ -66,14 +90,8 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
     monkeypatch.setattr(module, "USER_TRANSACTIONS_MAX", 2)
 
     async def work(office):
-        transactions = WriteTransactions(
-            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
-        )
-        await office.execute(asked(4, CreateUser(name="admin", password="p")))
-        admin = await office.log_in("admin")
-        await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
-        await office.execute(asked(6, GrantRights(rights=(Right.INSERT,), on=OnTable(table=T), to="ann"), login=admin))
-        ann, other = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
+        transactions = transactions_of(office)
+        ann, other = await ann_and_admin(office, Right.INSERT)
         for number in (1, 2, 1):
             await transactions.open(opening(office, number, ann))
         assert await refused(transactions, opening(office, 3, ann)) == "2 write transactions of ann are open"
@@ -82,11 +100,48 @@ def test_a_user_leaves_room_to_the_others(monkeypatch):
     office_test(work)
 
 
+def test_opens_whose_callers_gave_up_count_too_and_expire(monkeypatch):
+    monkeypatch.setattr(module, "USER_TRANSACTIONS_MAX", 2)
+
+    async def work(office):
+        transactions = transactions_of(office)
+        ann, other = await ann_and_admin(office, Right.INSERT)
+        for number in (1, 2):
+            await cancelled(office, transactions.open(opening(office, number, ann)))
+        assert await refused(transactions, opening(office, 3, ann)) == "2 write transactions of ann are open"
+        later = transactions_of(office)
+        assert await refused(later, opening(office, 3, ann)) == "2 write transactions of ann are open"
+        await transactions.expire()  # sees them first
+        await office.sleep(TRANSACTION_TTL_NS - 1)
+        await transactions.open(opening(office, 2, ann))
+        await office.sleep(1)
+        await transactions.expire()
+        states = {int(one, 16): record.state for one, record in office.catalog.transactions.items()}
+        assert states == {1: TransactionState.ABORTED, 2: TransactionState.OPEN}
+        await transactions.open(opening(office, 3, ann))
+        await transactions.open(opening(office, 4, other))
+
+    office_test(work)
+
+
+def test_opens_that_share_a_transaction_of_the_meta_storage_count(monkeypatch):
+    monkeypatch.setattr(module, "USER_TRANSACTIONS_MAX", 2)
+    monkeypatch.setattr(module, "OPEN_TRANSACTIONS_MAX", 3)
+
+    async def work(office):
+        transactions = transactions_of(office)
+        ann, other = await ann_and_admin(office, Right.INSERT)
+        asked_for = [(1, ann), (2, ann), (3, ann), (4, other), (5, other)]
+        at_once = (transactions.open(opening(office, number, login)) for number, login in asked_for)
+        answers = await asyncio.gather(*at_once, return_exceptions=True)
+        assert [getattr(one, "code", None) for one in answers] == [None, None, "BUSY", None, "BUSY"]
+
+    office_test(work)
+
+
 def test_a_user_who_may_not_append_aborts_nothing():
     async def work(office):
-        transactions = WriteTransactions(
-            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
-        )
+        transactions = transactions_of(office)
         await office.execute(asked(4, CreateUser(name="admin", password="p")))
         await office.execute(asked(5, CreateUser(name="ann", password="p"), login=await office.log_in("admin")))
         ann, admin = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
@@ -101,15 +156,11 @@ def test_a_user_who_may_not_append_aborts_nothing():
 
 
 def test_a_user_leaves_room_for_queries_of_others(monkeypatch):
-    monkeypatch.setattr("leasehold.coordinator.data.queries.USER_QUERIES_MAX", 2)
+    monkeypatch.setattr("leasehold.core.data.cutoff.USER_QUERIES_MAX", 2)
 
     async def work(office):
         queries = Queries(office.writer, office.clock)
-        await office.execute(asked(4, CreateUser(name="admin", password="p")))
-        admin = await office.log_in("admin")
-        await office.execute(asked(5, CreateUser(name="ann", password="p"), login=admin))
-        await office.execute(asked(6, GrantRights(rights=(Right.SELECT,), on=OnTable(table=T), to="ann"), login=admin))
-        ann, other = await token_of(office, "ann", order=1), await token_of(office, "admin", order=2)
+        ann, other = await ann_and_admin(office, Right.SELECT)
         table = office.catalog.find_table(T).id
 
         async def agree(number, login):
@@ -122,5 +173,29 @@ def test_a_user_leaves_room_for_queries_of_others(monkeypatch):
         assert caught.value.code is ErrorCode.BUSY
         await agree(1, other)
         await agree(3, other)
+
+    office_test(work)
+
+
+def test_cutoffs_whose_callers_gave_up_count_too_and_expire(monkeypatch):
+    monkeypatch.setattr("leasehold.core.data.cutoff.USER_QUERIES_MAX", 2)
+
+    async def work(office):
+        queries = Queries(office.writer, office.clock)
+        ann, _ = await ann_and_admin(office, Right.SELECT)
+        table = office.catalog.find_table(T).id
+
+        def agree(number):
+            return queries.agree(AgreeCutoff(cluster_id="c" * 32, login=ann, table=table, query=f"{number:032x}"))
+
+        for number in (1, 2):
+            await cancelled(office, agree(number))
+        with pytest.raises(Refused, match="2 Spark queries of ann"):
+            await agree(3)
+        await queries.expire()  # sees them first
+        await office.sleep(QUERY_KEPT_NS)
+        await queries.expire()
+        assert not office.catalog.queries
+        await agree(3)
 
     office_test(work)

@@ -17,11 +17,14 @@ from leasehold.core.words.records import (
     Need,
     PrincipalKind,
     PrincipalRecord,
+    QueryRecord,
     Record,
     ReplacedRecord,
     Right,
     SegmentRecord,
     TableRecord,
+    TransactionRecord,
+    TransactionState,
     UseState,
     ViewRecord,
 )
@@ -108,7 +111,23 @@ def grant(number, who):
     return Change(keys.grant(number, who), encode(record))
 
 
+def transaction(number, state, who):
+    record = TransactionRecord(
+        id=name(number), order=number, table=1, schema_version=1, state=state, rows=0, begun_by=who
+    )
+    return Change(keys.transaction(record.id), encode(record))
+
+
+def query(table, number, who):
+    record = QueryRecord(table=table, query=name(number), deletes=0, undecided=(), earliest_us=None, begun_by=who)
+    return Change(keys.query(table, record.query), encode(record))
+
+
 CHANGES = st.one_of(
+    st.builds(transaction, SEGMENTS, st.sampled_from(TransactionState), st.none() | PRINCIPALS),
+    st.builds(lambda number: Change(keys.transaction(name(number)), None), SEGMENTS),
+    st.builds(query, TABLES, SEGMENTS, st.none() | PRINCIPALS),
+    st.builds(lambda number, one: Change(keys.query(number, name(one)), None), TABLES, SEGMENTS),
     st.builds(table, TABLES, st.none() | st.integers(1, 9), st.integers(1, 2)),
     st.builds(view, VIEWS, st.sampled_from("ab"), st.lists(TABLES | VIEWS, max_size=3)),
     st.builds(lambda number: Change(keys.view(number), None), VIEWS),
@@ -142,6 +161,12 @@ def as_told_by_the_records(catalog):
         "relation_names": grouped(
             (one.database, (fold(one.name), one.id)) for one in (*catalog.tables.values(), *catalog.views.values())
         ),
+        "open_transactions": grouped(
+            (one.begun_by, (one.id, None))
+            for one in catalog.transactions.values()
+            if one.state is TransactionState.OPEN
+        ),
+        "queries_of": grouped((one.begun_by, (key, None)) for key, one in catalog.queries.items()),
         "readers": grouped((need.object, (one.id, None)) for one in catalog.views.values() for need in one.needs),
     }
 
@@ -155,7 +180,8 @@ def grouped(pairs):
 
 def indices(catalog):
     flat = {one: dict(getattr(catalog, one).items()) for one in ("loads", "expiring", "ownerless")}
-    nested = {one: getattr(catalog, one).items() for one in ("relation_names", "readers", "leftovers", "rights_of")}
+    names = ("relation_names", "readers", "leftovers", "rights_of", "open_transactions", "queries_of")
+    nested = {one: getattr(catalog, one).items() for one in names}
     return flat | {one: {key: dict(inner.items()) for key, inner in items} for one, items in nested.items()}
 
 

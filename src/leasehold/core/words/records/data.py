@@ -3,7 +3,17 @@
 from enum import IntEnum, StrEnum
 
 from leasehold.core.words.records.base import Record
-from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, Revision, SchemaVersion, SegmentId, TransactionId
+from leasehold.ids import (
+    BucketNumber,
+    FieldId,
+    NodeId,
+    ObjectId,
+    PrincipalId,
+    Revision,
+    SchemaVersion,
+    SegmentId,
+    TransactionId,
+)
 
 
 class ColumnStatistics(Record, frozen=True, kw_only=True, tag="statistics/1"):
@@ -81,6 +91,8 @@ class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
     earliest_us: int | None
     pinned: Revision = Revision(0)
     """The revision that the query reads, if it reads the present."""
+    begun_by: PrincipalId | None = None
+    """The user whose share it is in; None without users, and in records of older versions."""
 
 
 class StreamRecord(Record, frozen=True, kw_only=True, tag="stream/1"):
@@ -120,3 +132,6 @@ class TransactionRecord(Record, frozen=True, kw_only=True, tag="transaction/1"):
     """The bucket that a node compacts in it by itself: nobody else may write or commit here."""
     compactor: NodeId | None = None
     """This node."""
+    begun_by: PrincipalId | None = None
+    """The user whose share it is in while it is open; None without users, for compactions by nodes, and in records of
+    older versions."""
