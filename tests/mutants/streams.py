@@ -24,6 +24,15 @@ MUTANTS = (
         hunters=(f"{STREAMS}::test_a_batch_becomes_the_newest_of_its_query_with_its_rows",),
     ),
     Mutant(
+        name="ended transactions that open ones push out",
+        invariant="INV-WRITE-2",
+        rule="open transactions take no place of those whose end is still known",
+        edits=(Edit("_purge", "len(catalog.transactions) - open_count(catalog)", "len(catalog.transactions)"),),
+        hunters=(
+            "tests/unit/core/data/test_commit.py::test_ended_transactions_are_forgotten_in_batches_the_oldest_first",
+        ),
+    ),
+    Mutant(
         name="rewritten rows that come again",
         invariant="INV-WRITE-2",
         rule="a segment with rows that were there before is not new",

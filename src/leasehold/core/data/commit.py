@@ -349,7 +349,7 @@ def _seal_unknown(segment: StagedSegment, unheard: list[NodeId]) -> SealUnknown:
 
 
 def _purge(catalog: Catalog) -> tuple[Change, ...]:
-    if len(catalog.transactions) <= TRANSACTIONS_KEPT + PURGE_BATCH:
+    if len(catalog.transactions) - open_count(catalog) <= TRANSACTIONS_KEPT + PURGE_BATCH:
         return ()
     ended = (one for one in catalog.transactions.values() if one.state is not TransactionState.OPEN)
     oldest = sorted(ended, key=lambda one: one.order)[:PURGE_BATCH]

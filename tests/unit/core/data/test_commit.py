@@ -162,6 +162,9 @@ def test_ended_transactions_are_forgotten_in_batches_the_oldest_first():
     assert len(open_transaction(asked(), catalog)) == 2
     open_still = record(TransactionState.OPEN, order=1, transaction=W2)
     catalog = catalog.changed((Change(keys.transaction(W2), encode(open_still)),))
+    assert len(open_transaction(asked(), catalog)) == 2, "those that are open take no place of those that have ended"
+    another = record(TransactionState.ABORTED, order=TRANSACTIONS_KEPT + 100, transaction=hex_128(0xA3))
+    catalog = catalog.changed((Change(keys.transaction(another.id), encode(another)),))
     changes = written(open_transaction(asked(), catalog))
     assert {key for key, one in changes.items() if one is None} == {
         keys.transaction(one.id) for one in many[:PURGE_BATCH]
