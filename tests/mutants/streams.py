@@ -20,8 +20,15 @@ MUTANTS = (
         name="a batch known by its attempt",
         invariant="INV-WRITE-2",
         rule="the newest batch of a query is written with its rows",
-        edits=(Edit("commit_transaction", "[*taken_out] if batch is None else [*taken_out, batch]", "[*taken_out]"),),
+        edits=(Edit("commit_transaction", "changes.extend(batch)", "pass"),),
         hunters=(f"{STREAMS}::test_a_batch_becomes_the_newest_of_its_query_with_its_rows",),
+    ),
+    Mutant(
+        name="a batch that is forgotten for a new query",
+        invariant="INV-WRITE-2",
+        rule="a query is forgotten early only if its table was dropped",
+        edits=(Edit("_room_made", "one.table not in catalog.tables", "True"),),
+        hunters=(f"{STREAMS}::test_only_so_many_queries_are_known",),
     ),
     Mutant(
         name="ended transactions that open ones push out",

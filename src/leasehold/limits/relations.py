@@ -71,6 +71,7 @@ assert clients.PLACES_TIMEOUT_NS < clients.CLIENT_PATIENCE_NS
 assert segments.SEALS_WAIT_NS < clients.CALL_TIMEOUT_NS, "who waits so hears the answer"
 assert segments.ROW_GROUP_BYTES < segments.SEGMENT_BYTES_MAX
 assert 4 * segments.STREAMS_PER_TABLE_MAX <= segments.STREAMS_MAX, "one table leaves room for others"
+assert 4 * segments.USER_STREAMS_MAX <= segments.STREAMS_MAX, "one user leaves room for others"
 assert segments.TRANSACTION_RENEW_NS * 5 < segments.TRANSACTION_TTL_NS
 assert (
     segments.TABLE_SEGMENTS_MAX * segments.PLANNED_SEGMENT_BYTES_MAX + 3 * messages.VALUE_BYTES_MAX

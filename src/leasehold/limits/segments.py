@@ -61,6 +61,10 @@ STREAMS_MAX: Final = 10_000
 """Streaming queries of which the newest batch is known."""
 STREAMS_PER_TABLE_MAX: Final = 1_000
 """The same for the queries that write to one table."""
+USER_STREAMS_MAX: Final = 2_500
+"""The same for the queries that one user began."""
+STREAMS_FORGOTTEN_AT_ONCE: Final = 100
+"""Queries of dropped tables that are forgotten when a new query needs room."""
 STREAM_KEPT_NS: Final = 30 * DAY_NS
 """The newest batch of a query is known so long after its commit."""
 STREAMS_LOOK_NS: Final = HOUR_NS

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from leasehold.core.access.rights import user_of
+from leasehold.core.access.rights import asker_of, user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import next_revision, put
 from leasehold.core.data.following import commit_numbers
@@ -148,7 +148,10 @@ def commit_transaction(
     assert catalog.settings is not None
     _check_segments(request.segments, record, table)
     _check_room(len(request.segments) - len(request.replaces), table, catalog)
-    batch = None if request.batch is None else committed_batch(request.batch, table, catalog, wall_us)
+    batch: tuple[Change, ...] = ()
+    if request.batch is not None:
+        asker = asker_of(node_login(request.login), catalog)
+        batch = committed_batch(request.batch, None if asker is None else asker.user, table, catalog, wall_us)
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
     numbers = commit_numbers(request, catalog)
@@ -179,7 +182,8 @@ def commit_transaction(
             commit=Revision(0) if request.keeps_rows else next_revision(catalog),
         )
         buckets.setdefault(segment.bucket, []).append(entry)
-    changes: list[Change] = [*taken_out] if batch is None else [*taken_out, batch]
+    changes: list[Change] = [*taken_out]
+    changes.extend(batch)
     changes.extend(numbers.changes(table, catalog))
     gone = {(one.bucket, one.segment) for one in request.replaces}
     for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):

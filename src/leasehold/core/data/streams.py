@@ -12,8 +12,11 @@ newest batch before.
 | a later one | is refused: OTHER_CHECKPOINT. The query goes on from a copy of its checkpoint |
 | one on another table, or on one that was dropped | is refused: OTHER_CHECKPOINT |
 
-The newest batch of a query stays known for 30 days after its commit, also if its table is dropped. So many queries are
-known of one table, and so many of all together, that who may write to one table does not keep others from new queries.
+The newest batch of a query stays known for 30 days after its commit: without it a batch that is run again would be
+written twice. The number of known queries is bounded for a table, for a user, and for the cluster. If there is no room,
+a new query is refused, so a user who fills a share keeps no other user from new queries on other tables. The queries of
+a dropped table are the exception. No batch of theirs can be written to that table again, so they make room when a new
+query needs it.
 """
 
 from typing import Final
@@ -23,18 +26,26 @@ from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
 from leasehold.core.words.messages import StreamBatch
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import StreamRecord, TableRecord
+from leasehold.core.words.records import PrincipalRecord, StreamRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import is_query_id
-from leasehold.limits.segments import STREAM_KEPT_NS, STREAMS_MAX, STREAMS_PER_TABLE_MAX
+from leasehold.limits.segments import (
+    STREAM_KEPT_NS,
+    STREAMS_FORGOTTEN_AT_ONCE,
+    STREAMS_MAX,
+    STREAMS_PER_TABLE_MAX,
+    USER_STREAMS_MAX,
+)
 
 _OTHER_HINT: Final = "start the query with a new checkpoint; first look which rows the table has"
 
 
-def committed_batch(batch: StreamBatch, table: TableRecord, catalog: Catalog, wall_us: int) -> Change:
-    """Makes this the newest batch of its query; it is committed with its rows. Raises `Refused` as the table above, and
-    BAD_MESSAGE, BUSY."""
+def committed_batch(
+    batch: StreamBatch, user: PrincipalRecord | None, table: TableRecord, catalog: Catalog, wall_us: int
+) -> tuple[Change, ...]:
+    """Makes this batch of a user the newest of its query; it is committed with its rows. Raises `Refused` as the table
+    above, and BAD_MESSAGE, BUSY."""
     if not is_query_id(batch.query) or batch.number < 0:
         raise Refused(
             f"batch {batch.number} of query {batch.query[:64]!r} is none",
@@ -42,8 +53,9 @@ def committed_batch(batch: StreamBatch, table: TableRecord, catalog: Catalog, wa
             hint="a query has the id that Spark gave it, and its batches are numbered from 0",
         )
     newest = catalog.streams.get(batch.query)
+    forgotten_now: tuple[Change, ...] = ()
     if newest is None:
-        _check_room(table, catalog)
+        forgotten_now = _room_made(user, table, catalog)
     elif newest.table != table.id:
         other = catalog.tables.get(newest.table)
         known = f"table {catalog.table_name(other)}" if other is not None else "a table that was dropped since"
@@ -65,23 +77,38 @@ def committed_batch(batch: StreamBatch, table: TableRecord, catalog: Catalog, wa
             code=ErrorCode.OTHER_CHECKPOINT,
             hint=_OTHER_HINT,
         )
-    record = StreamRecord(query=batch.query, table=table.id, batch=batch.number, committed_us=wall_us)
-    return put(keys.stream(batch.query), record)
-
-
-def _check_room(table: TableRecord, catalog: Catalog) -> None:
-    """Raises `Refused` with code BUSY if no further query can be known."""
-    if len(catalog.streams) >= STREAMS_MAX:
-        known = f"{STREAMS_MAX} streaming queries"
-    elif sum(one.table == table.id for one in catalog.streams.values()) >= STREAMS_PER_TABLE_MAX:
-        known = f"{STREAMS_PER_TABLE_MAX} streaming queries on {catalog.table_name(table)}"
-    else:
-        return
-    raise Refused(
-        f"the newest batches of {known} are known, and no more can be",
-        code=ErrorCode.BUSY,
-        hint="a query is forgotten 30 days after its last batch; keep the checkpoints of queries",
+    begun_by = None if newest is None else newest.begun_by
+    if begun_by is None and user is not None:
+        begun_by = user.id
+    record = StreamRecord(
+        query=batch.query, table=table.id, batch=batch.number, committed_us=wall_us, begun_by=begun_by
     )
+    return (*forgotten_now, put(keys.stream(batch.query), record))
+
+
+def _room_made(user: PrincipalRecord | None, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
+    """What to forget so that one more query can be known: nothing while there is room. Raises `Refused` with code BUSY
+    if there is none."""
+    known = list(catalog.streams.values())
+    of_user = [] if user is None else [one for one in known if one.begun_by == user.id]
+    full: list[StreamRecord] = []
+    if sum(one.table == table.id for one in known) >= STREAMS_PER_TABLE_MAX:
+        what = f"{STREAMS_PER_TABLE_MAX} streaming queries on {catalog.table_name(table)}"
+    elif user is not None and len(of_user) >= USER_STREAMS_MAX:
+        what, full = f"{USER_STREAMS_MAX} streaming queries of {user.name}", of_user
+    elif len(known) >= STREAMS_MAX:
+        what, full = f"{STREAMS_MAX} streaming queries", known
+    else:
+        return ()
+    of_dropped = sorted((one.committed_us, one.query) for one in full if one.table not in catalog.tables)
+    if not of_dropped:
+        raise Refused(
+            f"the newest batches of {what} are known, and no more can be",
+            code=ErrorCode.BUSY,
+            hint="continue a query with the checkpoint that it has; a query is forgotten 30 days after its last batch,"
+            " or when room is needed and its table was dropped",
+        )
+    return tuple(Change(keys.stream(query), None) for _, query in of_dropped[:STREAMS_FORGOTTEN_AT_ONCE])
 
 
 def forgotten(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:

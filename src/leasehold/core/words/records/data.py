@@ -103,6 +103,8 @@ class StreamRecord(Record, frozen=True, kw_only=True, tag="stream/1"):
     batch: int
     committed_us: int
     """Microseconds since 1970 UTC."""
+    begun_by: PrincipalId | None = None
+    """The user whose share the query is in; None without users, and in records of older versions."""
 
 
 class TransactionState(StrEnum):
