@@ -48,6 +48,9 @@ FLIGHT_STRANGERS_CROWDED: Final = 256
 """As FLIGHT_CALLS_CROWDED, of these calls alone."""
 FLIGHT_STRANGERS_OPENING_MAX: Final = 4
 """The same for calls that don't say who calls, and for calls whose ticket the node is deciding on."""
+FLIGHT_STRANGERS_WAITS_MAX: Final = 2
+"""Of FLIGHT_WAITS_MAX, calls whose login the node does not know: they wait in a place of the last bound, and must leave
+some for others, such as `leasehold health`."""
 FLIGHT_STRANGERS_WAITING_MAX: Final = 128
 FLIGHT_STRANGERS_PATIENCE_NS: Final = 100 * MILLISECOND_NS
 FLIGHT_OPENING_NS: Final = 10 * SECOND_NS

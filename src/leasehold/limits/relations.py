@@ -101,6 +101,7 @@ assert flight.FLIGHT_BATCH_BYTES < flight.FLIGHT_MESSAGE_BYTES_MAX
 assert flight.FLIGHT_PART_BYTES < flight.FLIGHT_BATCH_SMALL_BYTES, "rows of the usual size wait for nobody"
 assert 2 * flight.FLIGHT_STRANGERS_WAITING_MAX + flight.FLIGHT_CALLERS_WAITING_MAX < flight.FLIGHT_CALLS_MAX
 assert 2 * (flight.FLIGHT_READS_MAX + flight.FLIGHT_WRITES_MAX) + flight.FLIGHT_WAITS_MAX < flight.FLIGHT_CALLS_MAX
+assert flight.FLIGHT_STRANGERS_WAITS_MAX < flight.FLIGHT_STRANGERS_OPENING_MAX, "somebody can be served meanwhile"
 assert 2 * requests.CALLS_PER_PEER_MAX <= flight.FLIGHT_CALLS_MAX, "no peer takes all calls of a node"
 assert segments.SCANS_FEW * segments.SCAN_FIRST_BYTES_MAX < flight.FLIGHT_SCANS_BYTES_MAX, "several scans begin at once"
 assert 2 * statements.FILTER_BYTES_MAX <= flight.TICKET_BYTES_MAX

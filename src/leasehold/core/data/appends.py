@@ -127,7 +127,8 @@ class Appends(Generic[B]):
         """
         check_cluster(self._serving, ticket.cluster_id)
         # Before it takes a place: a client that may not write keeps nobody out.
-        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
+        is_known = by_itself or self._requests.knows(ticket.login)
+        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket), is_known=is_known)
         admitted = self._admit(ticket, by_itself)
         with self._writing.one(admitted.user):
             return await self._write(ticket, admitted, incoming, by_itself)

@@ -71,7 +71,8 @@ class Compactions(Generic[B]):
             text = "the ticket names no segment, or one twice"
             raise Refused(text, code=ErrorCode.BAD_TICKET, hint="upgrade the client")
         bucket = (ticket.table, ticket.bucket)
-        await self._requests.until_shown(ticket.revision, bucket)  # it shows a login that is new
+        is_known = self._requests.knows(ticket.login)
+        await self._requests.until_shown(ticket.revision, bucket, is_known=is_known)  # it shows a login that is new
         return user_of(ticket.login, self._requests.guarded(bucket).view)
 
     async def compact(

@@ -24,6 +24,7 @@ from leasehold.ids import (
     Generation,
     Incarnation,
     NodeId,
+    NodeLogin,
     ObjectId,
     PrincipalId,
     Revision,
@@ -31,7 +32,7 @@ from leasehold.ids import (
     Session,
 )
 from leasehold.limits.clients import TOLD_ADDRESS_CHARACTERS_MAX
-from leasehold.limits.flight import FLIGHT_WAITS_MAX
+from leasehold.limits.flight import FLIGHT_STRANGERS_WAITS_MAX, FLIGHT_WAITS_MAX
 from leasehold.limits.segments import SCHEMA_WAIT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
@@ -99,6 +100,9 @@ class Requests:
         self._wait_ns = wait_ns
         # Whoever may do nothing here can wait too.
         self._waiting = Slots(runtime, "calls waiting for a revision", waits_max)
+        self._strangers = Slots(
+            runtime, "calls of an unknown login waiting for a revision", min(waits_max, FLIGHT_STRANGERS_WAITS_MAX)
+        )
 
     def guarded(self, bucket: BucketKey) -> Pass[Catalog]:
         """Passes the guard, or raises `Fenced`, which names the other replicas of `bucket`."""
@@ -107,16 +111,23 @@ class Requests:
             raise fenced(self.serving, self.runtime.now_ns(), bucket)
         return passed
 
-    async def until_shown(self, revision: Revision, bucket: BucketKey, generation: Generation | None = None) -> None:
-        """Waits at most `wait_ns` until the view shows `revision`. That permits nothing: the caller passes the guard
-        next.
+    def knows(self, login: NodeLogin | None) -> bool:
+        """Whether the view has a login, or needs none. It may be a new one that the view does not show yet."""
+        view = self.serving.view
+        return not view.users or (login is not None and hash_secret(login) in view.logins)
 
-        Raises `Refused` with code BEHIND, with BUSY if `waits_max` others wait, and with GENERATION_CHANGED if the view
-        is of a newer `generation`. Raises `Fenced` as soon as the lease has ended.
+    async def until_shown(
+        self, revision: Revision, bucket: BucketKey, generation: Generation | None = None, *, is_known: bool = True
+    ) -> None:
+        """Waits at most `wait_ns` until the view shows `revision`. That permits nothing: the caller passes the guard
+        next. `is_known` says whether the view `knows` who asks: the others have few places to wait.
+
+        Raises `Refused` with code BEHIND, with BUSY if too many others wait, and with GENERATION_CHANGED if the view is
+        of a newer `generation`. Raises `Fenced` as soon as the lease has ended.
         """
         if self.serving.view.revision >= revision:
             return
-        with self._waiting.one():
+        with (self._waiting if is_known else self._strangers).one():
             give_up_ns = self.runtime.now_ns() + self._wait_ns
             while True:
                 passed = self.guarded(bucket)

@@ -76,7 +76,8 @@ class LocalReads:
         """Where the proof is. Reading it needs the rights of the node's own user. Raises `Fenced`, `Unauthenticated` if
         the caller is no user, and as `until_shown`."""
         check_cluster(self._serving, request.cluster_id)
-        await self._requests.until_shown(request.revision, _NOWHERE)
+        is_known = self._requests.knows(request.login)
+        await self._requests.until_shown(request.revision, _NOWHERE, is_known=is_known)
         _user(request.login, self._requests.guarded(_NOWHERE).view)
         return LocalProof(path=self._links.prove())
 
@@ -124,7 +125,8 @@ class LocalReads:
     async def _authorised(self, request: OpenLocal) -> tuple[list[list[ReadTicket]], list[ReadTicket]]:
         """The segments that the node can hand out, by group, and those that it can't."""
         first = next(iter(_tickets(request.groups[0], request)))
-        await self._requests.until_shown(request.revision, (first.table, first.bucket), request.generation)
+        is_known, bucket = self._requests.knows(request.login), (first.table, first.bucket)
+        await self._requests.until_shown(request.revision, bucket, request.generation, is_known=is_known)
         kept: list[list[ReadTicket]] = []
         missing: list[ReadTicket] = []
         table: TableRecord | None = None

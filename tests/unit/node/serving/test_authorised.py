@@ -9,6 +9,7 @@ from pyarrow import flight
 
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.catalog.plan import put
+from leasehold.core.data import requests
 from leasehold.core.data.write_access import Peer
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
@@ -26,7 +27,7 @@ from leasehold.core.words.records import (
 )
 from leasehold.core.words.statements import Revoke
 from leasehold.errors import Forbidden, LeaseholdError
-from leasehold.ids import Incarnation, LoginToken, NodeId, ObjectId, PrincipalId, Session
+from leasehold.ids import Incarnation, LoginToken, NodeId, ObjectId, PrincipalId, Revision, Session
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.disk_port import fetch_segment
 from leasehold.sql.parse import parse
@@ -79,6 +80,20 @@ def test_where_there_are_users_a_ticket_needs_a_login(pair: Cluster, login: Logi
     settle(pair, right(pair, *Right))
     assert refused(pair.node(1), pair.read_ticket(segment_of(pair), login=login)) == "UNAUTHENTICATED"
     assert len(read(pair.node(1), pair.read_ticket(segment_of(pair), login=TOKEN))) == 3
+
+
+@pytest.mark.parametrize("login", [None, LoginToken("2" * 32)])
+def test_calls_without_a_known_login_leave_places_to_wait_to_others(
+    pair: Cluster, monkeypatch: pytest.MonkeyPatch, login: LoginToken | None
+) -> None:
+    monkeypatch.setattr(requests, "FLIGHT_STRANGERS_WAITS_MAX", 1)
+    pair.limit(schema_wait_ns=50_000_000)
+    settle(pair, right(pair, *Right))
+    later, node, codes = Revision(pair.catalog.revision + 1), pair.node(1), list[str]()
+    unknown, known = (pair.read_ticket(segment_of(pair), login=one, revision=later) for one in (login, TOKEN))
+    node.at_reading(1, lambda: codes.extend([refused(node, unknown), refused(node, known)]))  # while another waits
+    codes.append(refused(node, unknown))
+    assert codes == ["BUSY", "BEHIND", "BEHIND"]
 
 
 def test_a_scan_needs_select(pair: Cluster) -> None:
