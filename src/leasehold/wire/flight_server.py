@@ -7,6 +7,7 @@ read it takes STREAM_WINDOW_BYTES.
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import grpc
@@ -237,7 +238,8 @@ class _Methods(grpc.GenericRpcHandler):
     ) -> Generator[FlightCall]:
         connection = context.peer()
         self.doors.has_call(connection)
-        requests = _heard(requests, connection, self.doors)
+        # No generator: while it waits, it would hold the message that it gave last.
+        requests = map(partial(_heard, connection, self.doors), requests)
         said = dict(context.invocation_metadata()).get(CALLER_HEADER)
         caller = self._names.caller(context)
         user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
@@ -321,10 +323,9 @@ class _Methods(grpc.GenericRpcHandler):
             yield write_field(1, name.encode()) + write_field(2, description.encode())
 
 
-def _heard(requests: Iterator[bytes], connection: str, doors: PeerConnections) -> Iterator[bytes]:
-    for message in requests:
-        doors.has_read(connection, len(message))
-        yield message
+def _heard(connection: str, doors: PeerConnections, message: bytes) -> bytes:
+    doors.has_read(connection, len(message))
+    return message
 
 
 def _unserved(_call: FlightCall) -> Iterator[bytes]:

@@ -83,14 +83,19 @@ def test_small_compressed_calls(ground: Ground, scale: int, port: str) -> None:
     address = ground.nodes()[0] if port == "node" else ground.coordinator
     path = SERVICE + "DoGet" if port == "node" else CALL
 
+    codes: set[grpc.StatusCode] = set()
+
     with ground.attacked(), ground.channel(address) as made:
 
         def call(_: int) -> None:
             with pytest.raises(grpc.RpcError) as caught:
                 list(made.stream_stream(path)(iter([bytes(1_000)]), timeout=60, compression=grpc.Compression.Gzip))
-            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            codes.add(caught.value.code())
 
         several(1_000 * scale, call, THREADS)
+    # gRPC refuses them before a call begins, so a connection with many is shut down as one that asks nothing.
+    assert grpc.StatusCode.UNIMPLEMENTED in codes
+    assert codes <= {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE}
 
 
 LARGE = [(FLIGHT_RECEIVED_BYTES_MAX, 64), (15 * MIB, 16)]
