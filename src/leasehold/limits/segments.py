@@ -38,8 +38,9 @@ SORTED_BYTES: Final = 32 * 1024 * 1024
 """Rows that a compaction sorts at once."""
 ROW_GROUP_BYTES_MIN: Final = 1024 * 1024
 """No encoder writes a smaller row group before its last one, however much the others hold."""
-UNCOMPRESSED_BYTES_MAX: Final = 16 * 1024
-"""Rows that are no more are not compressed: each column would cost every reader more to decompress than to decode."""
+PLAIN_BYTES_MAX: Final = 16 * 1024
+"""Rows that are no more are written as they are: compressed, in dictionaries or as differences they would cost every
+reader more time than all else."""
 PAGE_BYTES: Final = 1024 * 1024
 """Of a page of a column in a file, about: what Parquet's writer takes by default."""
 WRITE_ROWS_MAX: Final = 1_024

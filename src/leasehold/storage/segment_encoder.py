@@ -17,12 +17,12 @@ from leasehold.limits.segments import (
     DICTIONARY_SAMPLE_ROWS,
     ENCODER_BATCHES_MAX,
     PAGE_BYTES,
+    PLAIN_BYTES_MAX,
     ROW_GROUP_BYTES,
     ROW_GROUP_BYTES_MIN,
     ROW_GROUP_ROWS,
     SCAN_FIRST_BYTES_MAX,
     SEGMENT_BYTES_MAX,
-    UNCOMPRESSED_BYTES_MAX,
     WRITE_ROWS_MAX,
 )
 from leasehold.storage.chunk_sink import ChunkSink
@@ -141,20 +141,21 @@ class SegmentEncoder:
 
     def _open(self) -> pq.ParquetWriter:
         schema = pa.schema([one.with_name(name) for one, name in zip(self._schema, self._names, strict=True)])
-        repetitive = self._repetitive()
+        # What makes a large file smaller takes longer than all else in a small one.
+        is_plain = self._pending.value_bytes <= PLAIN_BYTES_MAX
+        repetitive = False if is_plain else self._repetitive()
         self._repeats_strings = bool(repetitive)
-        is_compressed = self._pending.value_bytes > UNCOMPRESSED_BYTES_MAX
-        timestamps = [one.name for one in schema if pa.types.is_timestamp(one.type)]
+        timestamps = [] if is_plain else [one.name for one in schema if pa.types.is_timestamp(one.type)]
         self._writer = pq.ParquetWriter(
             self._stream,
             schema,
             write_batch_size=self._rows_at_once(),
-            compression="zstd" if is_compressed else "none",
-            compression_level=1 if is_compressed else None,
+            compression="none" if is_plain else "zstd",
+            compression_level=None if is_plain else 1,
             # The stubs say bool; a list of names is documented as well.
             use_dictionary=repetitive,  # pyright: ignore[reportArgumentType]
             column_encoding=dict.fromkeys(timestamps, "DELTA_BINARY_PACKED") or None,
-            write_page_index=True,
+            write_page_index=not is_plain,
             write_page_checksum=True,
             store_schema=False,
             metadata_collector=self._written,
@@ -168,9 +169,7 @@ class SegmentEncoder:
         return max(1, min(WRITE_ROWS_MAX, PAGE_BYTES * self._pending.rows // max(1, self._pending.value_bytes)))
 
     def _repetitive(self) -> list[str] | bool:
-        """The string columns whose first rows repeat themselves."""
-        if not self._pending.batches:
-            return False
+        """The string columns whose first rows repeat themselves. There are rows."""
         sample = pa.Table.from_batches(self._pending.batches, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
         names = [
             name

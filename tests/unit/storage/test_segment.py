@@ -15,7 +15,7 @@ from leasehold.core.words.records import Field, SegmentFormat
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
-from leasehold.limits.segments import ENCODER_BATCHES_MAX, SCAN_FIRST_BYTES_MAX, UNCOMPRESSED_BYTES_MAX
+from leasehold.limits.segments import ENCODER_BATCHES_MAX, PLAIN_BYTES_MAX, SCAN_FIRST_BYTES_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
 from leasehold.storage.row_room import RowRoom
@@ -127,12 +127,18 @@ def test_the_file_has_the_names_of_its_format_and_the_settings_that_were_measure
 
 
 @pytest.mark.parametrize(("extra", "codec"), [(0, "UNCOMPRESSED"), (1, "ZSTD")])
-def test_few_rows_are_not_compressed(tmp_path: Path, extra: int, codec: str) -> None:
-    count = UNCOMPRESSED_BYTES_MAX // 8 + extra
-    fields = [field(1, "n", "BIGINT")]
-    rows = pa.RecordBatch.from_arrays([pa.array(range(count), pa.int64())], schema=arrow_schema(fields))
+def test_few_rows_are_written_as_they_are(tmp_path: Path, extra: int, codec: str) -> None:
+    """Not compressed, and without the encodings of timestamps and of strings that repeat themselves."""
+    count = PLAIN_BYTES_MAX // 21 + extra
+    fields = [field(1, "n", "BIGINT"), field(2, "at", "TIMESTAMP"), field(3, "s", "STRING")]
+    columns = [pa.array(range(count), kind) for kind in (pa.int64(), arrow_schema(fields).types[1])]
+    rows = pa.RecordBatch.from_arrays([*columns, pa.array(["a"] * count)], schema=arrow_schema(fields))
     encode(tmp_path / "s", fields, [rows], row_group_rows=count)
-    assert pq.ParquetFile(tmp_path / "s").metadata.row_group(0).column(0).compression == codec
+    group = pq.ParquetFile(tmp_path / "s").metadata.row_group(0)
+    described = [group.column(place) for place in range(3)]
+    assert {one.compression for one in described} == {codec}
+    special = {"DELTA_BINARY_PACKED", "RLE_DICTIONARY"} & {kind for one in described for kind in one.encodings}
+    assert bool(special) == (codec == "ZSTD")
 
 
 @settings(max_examples=40, deadline=None)
