@@ -248,7 +248,7 @@ def test_nothing_is_reported_while_a_thread_of_the_child_runs(first_thread: str)
 
 
 def test_it_takes_less_than_15_mib() -> None:
-    with started("never", "print('up', flush=True); input()", quick=False) as process:
+    with started("never", "import signal; print('up', flush=True); signal.pause()", quick=False) as process:
         assert process.stdout is not None
         process.stdout.readline()
         status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
