@@ -129,7 +129,9 @@ MUTANTS = (
         rule="the bounds of a segment are of the types of its columns",
         edits=(
             Edit(
-                "_check_segments", "not all(alive[one.field](one, segment.rows) for one in segment.statistics)", "False"
+                "_check_statistics",
+                "not all(alive[one.field](one, segment.rows) for one in segment.statistics)",
+                "False",
             ),
         ),
         hunters=("tests/unit/core/words/test_bounds.py",),

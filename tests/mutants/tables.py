@@ -15,7 +15,7 @@ MUTANTS = (
         name="no schema check at commit",
         invariant="INV-WRITE-1",
         rule="a commit compares the columns that were written with those that are alive",
-        edits=(Edit("_check_segments", "if gone: ...", ""),),
+        edits=(Edit("_check_statistics", "if gone: ...", ""),),
         hunters=(f"{UNIT}::test_a_column_dropped_meanwhile_refuses_the_rows_that_have_it",),
     ),
     Mutant(
@@ -103,7 +103,7 @@ MUTANTS = (
         name="too few holders",
         invariant="INV-REP-1",
         rule="a commit counts enough distinct holders of each segment",
-        edits=(Edit("commit_transaction", "len(holders) < needed", "False"),),
+        edits=(Edit("_checked_holders", "len(holders) < needed", "False"),),
         hunters=(f"{SEALS}::test_only_distinct_living_assigned_incarnations_count",),
     ),
     Mutant(

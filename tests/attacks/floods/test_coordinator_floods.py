@@ -216,11 +216,23 @@ def test_statements_of_many_signs(ground: Ground, scale: int, characters: int) -
     assert asked_by_nobody(ground, STATEMENTS * scale, "$" * characters) == {"BAD_STATEMENT"}
 
 
+def test_large_statements_that_are_explained(ground: Ground, scale: int) -> None:
+    text = f"EXPLAIN CREATE TABLE shop.explained (a BIGINT) CLUSTERED BY (a) INTO {BUCKETS_MAX} BUCKETS"
+    ended = asked_at_once(ground, STATEMENTS // 2 * scale, text, who=ROOT)
+    assert "OK" in ended
+    assert ended <= {"OK", "BUSY"}
+
+
 def asked_by_nobody(ground: Ground, count: int, text: str) -> set[str]:
     """How so many statements of a user without rights end that are sent at once."""
-    with ground.connect(NOBODY) as nobody:
-        nobody.sql("SHOW DATABASES")
-        asks = partial(Execute, cluster_id=None, text=text, login=nobody.token)
+    return asked_at_once(ground, count, text, who=NOBODY)
+
+
+def asked_at_once(ground: Ground, count: int, text: str, *, who: tuple[str, str]) -> set[str]:
+    """How so many statements of a user end."""
+    with ground.connect(who) as user:
+        user.sql("SHOW DATABASES")
+        asks = partial(Execute, cluster_id=None, text=text, login=user.token)
         blobs = [encode(asks(statement=StatementId(f"{number:032x}"))) for number in range(count)]
         with channels(ground, CONNECTIONS) as made, ground.attacked():
             asked = [

@@ -159,11 +159,22 @@ class Execution:
             case ShowProcedures():
                 return self._procedures.rows(catalog, asking)
             case Explain(statement=definition):
-                return await self._procedures.explain(_asked(request, definition, text, size_bytes=0))
+                asked = _asked(request, definition, text, size_bytes=0)
+                if changes_many(definition, catalog):
+                    return await self._large.run(asking, partial(self._explained, request, asked), request=request)
+                return await self._procedures.explain(asked)
             case _ if is_large(statement, catalog):
                 return await self._turns.run(asking, partial(self._told, request, statement), request=request)
             case _:
                 return self._telling(statement, catalog, asking)()
+
+    async def _explained(self, request: Execute, asked: ParsedStatement) -> Rows:
+        """How a statement would run that has waited for its turn; as of `_told`."""
+        catalog = self._catalog()
+        check_caller(request, CALLER.get(), catalog)
+        check_statement(asked.statement, catalog, _login(request))
+        # On the loop it would keep everybody waiting.
+        return await self._procedures.explain(asked, on_thread=True)
 
     async def _told(self, request: Execute, statement: _Told) -> Rows:
         """The rows of a question that has waited for its turn. The user may have been dropped or have lost a right

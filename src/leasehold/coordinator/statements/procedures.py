@@ -59,6 +59,7 @@ class Procedures:
         self._leasing = leasing
         self._clock = clock
         self._group = group
+        self._threads = threads
         self._preparing = Preparing(
             writer, threads, wall_us=wall_us, serving=serving, leaving=leaving, failing=failing, hashed=hashed
         )
@@ -174,7 +175,7 @@ class Procedures:
         row = (number, record.id, record.text, record.outcome.value)
         yield Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
 
-    async def explain(self, asked: ParsedStatement) -> Rows:
+    async def explain(self, asked: ParsedStatement, *, on_thread: bool = False) -> Rows:
         """How the statement would run now; raises what it would raise."""
         used = self._claims(asked)
         context = await self._preparing.context(asked, explains=True)
@@ -187,7 +188,12 @@ class Procedures:
             bound_ns=bound_ns,
             context=self._preparing.as_of_now(context, asked.statement),
         )
-        begun = ddl.begin(request, catalog)
+
+        def planned() -> tuple[ddl.Begun, Catalog]:
+            begun = ddl.begin(request, catalog)
+            return begun, catalog.changed(begun.changes)
+
+        begun, after = await self._threads.run(planned) if on_thread else planned()
         last = self._turns.last_change(used)
         met = Circumstances(
             ahead=tuple(self._turns.ahead(used)),
@@ -196,7 +202,7 @@ class Procedures:
             barrier=node_waits(catalog.nodes, self._leasing, catalog, now_ns),
             bound_ns=bound_ns,
         )
-        return explained(begun.procedure, len(begun.changes), met, catalog.changed(begun.changes))
+        return explained(begun.procedure, len(begun.changes), met, after)
 
     def rows(self, catalog: Catalog, asking: PrincipalRecord | None) -> Rows:
         return procedure_rows(self._running.values(), self._leasing, catalog, asking)

@@ -13,7 +13,7 @@ part. A repeated request gets the outcome by the transaction's id (INV-WRITE-2).
 | COMMITTED, ABORTED | anything    | the same  |
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -50,6 +50,7 @@ from leasehold.ids import (
     ObjectId,
     Revision,
     SchemaVersion,
+    SegmentId,
     TransactionId,
     is_hex_128,
     is_segment_id,
@@ -146,25 +147,23 @@ def commit_transaction(
         raise Refused("the write was aborted or has expired", code=ErrorCode.ABORTED, hint="write the rows again")
     table = _writable(record.table, record.schema_version, catalog)
     assert catalog.settings is not None
-    _check_segments(request.segments, record, table)
+    _check_named(request.segments)
     _check_room(len(request.segments) - len(request.replaces), table, catalog)
     batch: tuple[Change, ...] = ()
     if request.batch is not None:
         asker = asker_of(node_login(request.login), catalog)
         batch = committed_batch(request.batch, None if asker is None else asker.user, table, catalog, wall_us)
+    # First: what no node has sealed costs nothing more.
+    holders: dict[SegmentId, tuple[NodeId, ...]] = {}
+    for segment in request.segments:
+        _check_belongs(segment, record, table)
+        holders[segment.id] = _checked_holders(segment, record, table, catalog, incarnations, seal_keys)
+    _check_statistics(request.segments, table)
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
     numbers = commit_numbers(request, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
-        bucket = catalog.buckets[table.id, segment.bucket]
-        named = _living_holders(segment, bucket, incarnations)
-        holders = _proven_holders(segment, record, named, seal_keys)
-        needed = holders_needed(catalog.settings, table)
-        if len(holders) < needed <= len(named):
-            raise _seal_unknown(segment, [node for node in named if node not in holders])
-        if len(holders) < needed:
-            raise _too_few(segment, bucket, tuple(holders), needed, catalog)
         entry = SegmentRecord(
             id=segment.id,
             table=table.id,
@@ -174,7 +173,7 @@ def commit_transaction(
             size_bytes=segment.size_bytes,
             sha256=segment.sha256,
             statistics=segment.statistics,
-            holders=holders,
+            holders=holders[segment.id],
             deletes=table.deletes,
             format=segment.format,
             number=numbers.of_new.get(segment.id, 0),
@@ -246,8 +245,7 @@ def _writable(table_id: ObjectId, schema_version: SchemaVersion, catalog: Catalo
     return table
 
 
-def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord, table: TableRecord) -> None:
-    listed = list(segments)
+def _check_named(listed: Sequence[StagedSegment]) -> None:
     if len(listed) > SEGMENTS_PER_COMMIT_MAX:
         raise Refused(
             f"{len(listed)} segments are more than the {SEGMENTS_PER_COMMIT_MAX} that fit one commit",
@@ -256,17 +254,44 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
         )
     if len({segment.id for segment in listed}) != len(listed):
         raise Refused("the commit names a segment twice", code=ErrorCode.BAD_SEGMENT, hint="write the rows again")
+
+
+def _check_belongs(segment: StagedSegment, record: TransactionRecord, table: TableRecord) -> None:
+    sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
+    sound = sound and 1 <= segment.schema_version <= table.schema_version and 0 <= segment.rows <= SEGMENT_ROWS_MAX
+    sound = sound and 0 < segment.size_bytes <= SEGMENT_BYTES_MAX and len(segment.sha256) == SHA256_BYTES
+    if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
+        raise Refused(
+            f"segment {segment.id[:80]} does not belong to this write",
+            code=ErrorCode.BAD_SEGMENT,
+            hint="write again",
+        )
+
+
+def _checked_holders(
+    segment: StagedSegment,
+    record: TransactionRecord,
+    table: TableRecord,
+    catalog: Catalog,
+    incarnations: Mapping[NodeId, Incarnation],
+    seal_keys: Mapping[NodeId, bytes],
+) -> tuple[NodeId, ...]:
+    """The nodes that hold a segment. Raises `Refused` (BAD_SEAL, TOO_FEW_HOLDERS), and `SealUnknown`."""
+    assert catalog.settings is not None
+    bucket = catalog.buckets[table.id, segment.bucket]
+    named = _living_holders(segment, bucket, incarnations)
+    holders = _proven_holders(segment, record, named, seal_keys)
+    needed = holders_needed(catalog.settings, table)
+    if len(holders) < needed <= len(named):
+        raise _seal_unknown(segment, [node for node in named if node not in holders])
+    if len(holders) < needed:
+        raise _too_few(segment, bucket, holders, needed, catalog)
+    return holders
+
+
+def _check_statistics(segments: Sequence[StagedSegment], table: TableRecord) -> None:
     alive = {field.id: soundness(field.type) for field in table.fields if field.state is UseState.IN_USE}
-    for segment in listed:
-        sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
-        sound = sound and 1 <= segment.schema_version <= table.schema_version and 0 <= segment.rows <= SEGMENT_ROWS_MAX
-        sound = sound and 0 < segment.size_bytes <= SEGMENT_BYTES_MAX and len(segment.sha256) == SHA256_BYTES
-        if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
-            raise Refused(
-                f"segment {segment.id[:80]} does not belong to this write",
-                code=ErrorCode.BAD_SEGMENT,
-                hint="write again",
-            )
+    for segment in segments:
         gone = [one.field for one in segment.statistics if one.field not in alive]
         if gone:
             raise Refused(

@@ -11,6 +11,7 @@ newest batch before.
 | this one | is refused: BATCH_COMMITTED. Its rows are there already |
 | a later one | is refused: OTHER_CHECKPOINT. The query goes on from a copy of its checkpoint |
 | one on another table, or on one that was dropped | is refused: OTHER_CHECKPOINT |
+| one of a query that another user has begun, without ALTER on the table | is refused: OTHER_CHECKPOINT |
 
 The newest batch of a query stays known for 30 days after its commit: without it a batch that is run again would be
 written twice. The number of known queries is bounded for a table, for a user, and for the cluster. If there is no room,
@@ -21,12 +22,13 @@ query needs it.
 
 from typing import Final
 
+from leasehold.core.access.rights import holds, path_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
 from leasehold.core.words.messages import StreamBatch
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import PrincipalRecord, StreamRecord, TableRecord
+from leasehold.core.words.records import PrincipalRecord, Right, StreamRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import is_query_id
@@ -64,6 +66,12 @@ def committed_batch(
             code=ErrorCode.OTHER_CHECKPOINT,
             hint=_OTHER_HINT,
         )
+    elif not _may_continue(user, newest, table, catalog):
+        raise Refused(
+            f"streaming query {batch.query} was begun by another user",
+            code=ErrorCode.OTHER_CHECKPOINT,
+            hint="run it as that user, or as one with ALTER on the table",
+        )
     elif newest.batch == batch.number:
         raise Refused(
             f"batch {batch.number} of streaming query {batch.query} is committed already",
@@ -84,6 +92,13 @@ def committed_batch(
         query=batch.query, table=table.id, batch=batch.number, committed_us=wall_us, begun_by=begun_by
     )
     return (*forgotten_now, put(keys.stream(batch.query), record))
+
+
+def _may_continue(user: PrincipalRecord | None, newest: StreamRecord, table: TableRecord, catalog: Catalog) -> bool:
+    """Else whoever may write to a table could make a batch of another user count as committed, without its rows."""
+    if user is None or newest.begun_by in {None, user.id}:
+        return True
+    return holds(user, Right.ALTER, path_of(table), catalog)
 
 
 def _room_made(user: PrincipalRecord | None, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:

@@ -6,12 +6,21 @@ is answered, which is when its nodes have applied it, or after LARGE_STATEMENT_N
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words.records import TableRecord
-from leasehold.core.words.statements import CreateTable, Definition, DropDatabase, DropTable
+from leasehold.core.words.statements import (
+    CreateTable,
+    Definition,
+    DropDatabase,
+    DropPrincipal,
+    DropTable,
+    SetCertificate,
+    SetPassword,
+)
 from leasehold.limits.statements import INLINE_EFFORT_MAX
 
 
 def changes_many(statement: Definition, catalog: Catalog) -> bool:
-    """Whether it changes more than INLINE_EFFORT_MAX records: a table has one for each bucket."""
+    """Whether it changes more than INLINE_EFFORT_MAX records: a table has one for each bucket, a user one for each
+    login."""
     match statement:
         case CreateTable(buckets=buckets):
             return buckets > INLINE_EFFORT_MAX
@@ -22,6 +31,9 @@ def changes_many(statement: Definition, catalog: Catalog) -> bool:
             database = catalog.find_database(name)
             inside = [] if database is None else map(catalog.tables.get, catalog.relations(database.id))
             return sum(1 + _buckets(one) for one in inside) > INLINE_EFFORT_MAX
+        case SetPassword(name=name) | SetCertificate(name=name) | DropPrincipal(name=name):
+            user = catalog.find_principal(name)
+            return user is not None and len(catalog.logins_of.get(user.id, ())) > INLINE_EFFORT_MAX
         case _:
             return False
 

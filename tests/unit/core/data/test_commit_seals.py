@@ -7,6 +7,7 @@ from leasehold.core.data.commit import abort_transaction
 from leasehold.core.data.seals import seal_key, sealed
 from leasehold.core.replicas.replication import holders_needed
 from leasehold.core.words import keys
+from leasehold.core.words.bounds import soundness
 from leasehold.core.words.messages import SegmentHolder, StagedSegment
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import ColumnStatistics, SegmentFormat
@@ -126,6 +127,18 @@ def test_what_no_holder_has_sealed_is_not_committed(what):
     assert refused(commit_as_told, base, forgeries(base)[what]) == "BAD_SEAL"
     honest = sealed_by_holders(base, segment(5))[0]
     assert refused(commit_as_told, base, honest, forgeries(base)[what]) == "BAD_SEAL", "nor with an honest one"
+
+
+def test_bounds_are_looked_at_only_where_nodes_have_sealed_all_segments(monkeypatch):
+    """There may be 4,096 segments with 2,000 columns each."""
+    looked_at = []
+    monkeypatch.setattr("leasehold.core.data.commit.soundness", lambda kind: looked_at.append(kind) or soundness(kind))
+    base = sealable()
+    honest = sealed_by_holders(base, segment(5))[0]
+    assert refused(commit_as_told, base, honest, forgeries(base)["a holder more"]) == "BAD_SEAL"
+    assert looked_at == []
+    assert written(commit_as_told(base, honest))
+    assert looked_at
 
 
 def test_a_seal_counts_in_the_transaction_that_it_was_made_in_and_not_in_a_later_one_of_the_same_id():

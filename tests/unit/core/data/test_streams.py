@@ -11,7 +11,7 @@ from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
 from leasehold.core.words.messages import StreamBatch
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import LoginRecord, StreamRecord, TransactionState, UseState
+from leasehold.core.words.records import GrantRecord, LoginRecord, Right, StreamRecord, TransactionState, UseState
 from leasehold.errors import Refused
 from leasehold.limits.segments import STREAM_KEPT_NS
 from tests.unit.core.catalog_words import create_table, hex_128
@@ -168,6 +168,15 @@ def test_a_user_leaves_room_for_queries_of_others(monkeypatch):
     error = refused(base, 0, "BUSY", query=OTHER, transaction=W2, login=ANN)
     assert error.text.startswith("the newest batches of 1 streaming queries of ann are known")
     write(base, 0, query=OTHER, transaction=hex_128(0xA3), login=BEN)
+
+
+def test_only_who_may_alter_the_table_goes_on_with_the_query_of_another_user():
+    base = with_users()
+    write(base, 0, login=ANN)
+    for number in (0, 1, 2**62):
+        error = refused(base, number, "OTHER_CHECKPOINT", transaction=W2, login=BEN)
+        assert "begun by another user" in error.text
+    base.put(keys.grant(TABLE, 2), GrantRecord(object=TABLE, principal=2, rights=(Right.ALTER,)))
     write(base, 1, transaction=hex_128(0xA4), login=BEN)
     assert base.catalog.streams[QUERY].begun_by == 1, "whoever goes on with it"
     write(base, 2, transaction=hex_128(0xA5), login=ANN)

@@ -3,7 +3,10 @@
 import pytest
 
 from leasehold.core.ddl.weight import changes_many
+from leasehold.core.words import keys
+from leasehold.core.words.records import LoginRecord
 from leasehold.limits.statements import INLINE_EFFORT_MAX
+from leasehold.sql.parse import parse
 from tests.unit.core.catalog_words import (
     Ground,
     alter,
@@ -12,6 +15,7 @@ from tests.unit.core.catalog_words import (
     drop_database,
     drop_table,
 )
+from tests.unit.core.data.write_words import user
 
 MANY = INLINE_EFFORT_MAX + 1
 
@@ -45,3 +49,17 @@ def catalog():
 )
 def test_a_table_has_a_record_for_each_bucket(catalog, statement, many):
     assert changes_many(statement, catalog) is many
+
+
+@pytest.mark.parametrize(("logins", "many"), [(INLINE_EFFORT_MAX, False), (MANY, True)])
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER USER ann PASSWORD 'a long secret'", "ALTER USER ann SET CERTIFICATE ON", "DROP USER ann", "DROP USER ben"],
+)
+def test_a_user_has_a_record_for_each_login(statement, logins, many):
+    ground = Ground()
+    ground.put(keys.principal(1), user(1, "ann"))
+    for number in range(logins):
+        token = number.to_bytes(32)
+        ground.put(keys.login(token), LoginRecord(token_hash=token, user=1, order=number + 1))
+    assert changes_many(parse(statement), ground.catalog) is (many and "ann" in statement)
