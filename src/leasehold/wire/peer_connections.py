@@ -80,10 +80,10 @@ class PeerConnections:
         self._looks = 0
         self._accounted: Counter[str] = Counter()
         """What calls have accounted for since the last look, by what gRPC calls their peer."""
+        self._early: dict[_Far, int] = {}
+        """What calls had accounted for until the last look, on connections that were not seen yet."""
         self._expected: Counter[_Far | None] = Counter()
         """The bytes of rows that may be on their way."""
-        self._early: dict[_Far, int] = {}
-        """The same until the last look, of connections that were not seen yet."""
         self._closed = threading.Event()
         self._woken = threading.Event()
         self._lock = threading.Lock()

@@ -16,6 +16,7 @@ means that no answer came, so it becomes `Unreachable`.
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -252,13 +253,11 @@ class Handlers:
         """A stream in both directions, read from and written to `context`; `requests` reads its messages."""
         await context.send_initial_metadata(())
         unread = [] if requests is None else [await requests.first(context)]
+        following = context.read if requests is None else partial(requests.message, context)
         duplex = ServerDuplex(context.peer())
 
         async def read() -> bytes | None:
-            if unread:
-                blob = unread.pop()
-            else:
-                blob = await (context.read() if requests is None else requests.message(context))
+            blob = unread.pop() if unread else await following()
             return None if blob is EOF else blob
 
         async def write(blob: bytes) -> None:

@@ -127,8 +127,8 @@ class Appends(Generic[B]):
         """
         check_cluster(self._serving, ticket.cluster_id)
         # Before it takes a place: a client that may not write keeps nobody out.
-        is_known = by_itself or self._requests.knows(ticket.login)
-        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket), is_known=is_known)
+        bucket = ticket.table, ticket.bucket
+        await self._requests.until_shown(ticket.revision, bucket, login=ticket.login, by_itself=by_itself)
         admitted = self._admit(ticket, by_itself)
         with self._writing.one(admitted.user):
             return await self._write(ticket, admitted, incoming, by_itself)
@@ -177,7 +177,7 @@ class Appends(Generic[B]):
     ) -> AsyncGenerator[ForwardAdmitted | SegmentStored, None]:
         """Takes a segment's bytes from the sender's disk. Answers `ForwardAdmitted`, then `SegmentStored`."""
         check_cluster(self._serving, ticket.cluster_id)
-        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
+        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket), by_itself=True)
         self._admit_forward(ticket)
         with self._accepting.one():
             yield ForwardAdmitted()

@@ -71,8 +71,7 @@ class Compactions(Generic[B]):
             text = "the ticket names no segment, or one twice"
             raise Refused(text, code=ErrorCode.BAD_TICKET, hint="upgrade the client")
         bucket = (ticket.table, ticket.bucket)
-        is_known = self._requests.knows(ticket.login)
-        await self._requests.until_shown(ticket.revision, bucket, is_known=is_known)  # it shows a login that is new
+        await self._requests.until_shown(ticket.revision, bucket, login=ticket.login)  # it shows a login that is new
         return user_of(ticket.login, self._requests.guarded(bucket).view)
 
     async def compact(

@@ -111,23 +111,25 @@ class Requests:
             raise fenced(self.serving, self.runtime.now_ns(), bucket)
         return passed
 
-    def knows(self, login: NodeLogin | None) -> bool:
-        """Whether the view has a login, or needs none. It may be a new one that the view does not show yet."""
-        view = self.serving.view
-        return not view.users or (login is not None and hash_secret(login) in view.logins)
-
     async def until_shown(
-        self, revision: Revision, bucket: BucketKey, generation: Generation | None = None, *, is_known: bool = True
+        self,
+        revision: Revision,
+        bucket: BucketKey,
+        generation: Generation | None = None,
+        *,
+        login: NodeLogin | None = None,
+        by_itself: bool = False,
     ) -> None:
         """Waits at most `wait_ns` until the view shows `revision`. That permits nothing: the caller passes the guard
-        next. `is_known` says whether the view `knows` who asks: the others have few places to wait.
+        next. Whoever shows a `login` that the view does not know has few places to wait, unless a node asks `by_itself`
+        or is authorised already.
 
         Raises `Refused` with code BEHIND, with BUSY if too many others wait, and with GENERATION_CHANGED if the view is
         of a newer `generation`. Raises `Fenced` as soon as the lease has ended.
         """
         if self.serving.view.revision >= revision:
             return
-        with (self._waiting if is_known else self._strangers).one():
+        with (self._waiting if by_itself or self._knows(login) else self._strangers).one():
             give_up_ns = self.runtime.now_ns() + self._wait_ns
             while True:
                 passed = self.guarded(bucket)
@@ -138,6 +140,11 @@ class Requests:
                 if passed.released_ns >= give_up_ns:
                     raise _behind(self.serving, revision, self._wait_ns)
                 await self.serving.wait_for(revision, min(give_up_ns, passed.lease.deadline_ns))
+
+    def _knows(self, login: NodeLogin | None) -> bool:
+        """Whether the view has a login, or needs none. It may be a new one that the view does not show yet."""
+        view = self.serving.view
+        return not view.users or (login is not None and hash_secret(login) in view.logins)
 
 
 def fenced(serving: Serving, instant_ns: int, bucket: BucketKey) -> Fenced:

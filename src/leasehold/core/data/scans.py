@@ -97,8 +97,9 @@ class Scans(Generic[B]):
         check_cluster(self._serving, ticket.cluster_id)
         check_sound(ticket)
         bucket = (ticket.table, ticket.bucket)
-        is_known = by_itself or self._requests.knows(ticket.login)
-        await self._requests.until_shown(ticket.revision, bucket, ticket.generation, is_known=is_known)
+        await self._requests.until_shown(
+            ticket.revision, bucket, ticket.generation, login=ticket.login, by_itself=by_itself
+        )
         looking = self.looking(ticket)
         passed, entry = await looking.passed()
         table = authorise(ticket, passed.view, entry, by_itself=by_itself)
@@ -197,7 +198,7 @@ class Looking:
             passed = self._requests.guarded(self._bucket)
             if self.knows(passed.view):
                 return passed, self.entry
-            await self._requests.until_shown(self._applied, self._bucket, self._ticket.generation)
+            await self._requests.until_shown(self._applied, self._bucket, self._ticket.generation, by_itself=True)
 
     def look(self) -> None:
         """Reads the entry for the newest view, unless it is known or the vault is ahead of that view."""

@@ -95,7 +95,8 @@ def committed_batch(
 
 
 def _may_continue(user: PrincipalRecord | None, newest: StreamRecord, table: TableRecord, catalog: Catalog) -> bool:
-    """Else whoever may write to a table could make a batch of another user count as committed, without its rows."""
+    """Whether this user goes on with a query. Otherwise a user who may write to the table could commit an empty batch
+    of another user's query, and the rows of the real batch would be lost."""
     if user is None or newest.begun_by in {None, user.id}:
         return True
     return holds(user, Right.ALTER, path_of(table), catalog)

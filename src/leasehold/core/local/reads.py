@@ -13,6 +13,7 @@ older one; and a view that is published after it ends the open (`viewed`), befor
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from leasehold.core.access.rights import asker_of
@@ -76,8 +77,7 @@ class LocalReads:
         """Where the proof is. Reading it needs the rights of the node's own user. Raises `Fenced`, `Unauthenticated` if
         the caller is no user, and as `until_shown`."""
         check_cluster(self._serving, request.cluster_id)
-        is_known = self._requests.knows(request.login)
-        await self._requests.until_shown(request.revision, _NOWHERE, is_known=is_known)
+        await self._requests.until_shown(request.revision, _NOWHERE, login=request.login)
         _user(request.login, self._requests.guarded(_NOWHERE).view)
         return LocalProof(path=self._links.prove())
 
@@ -125,8 +125,8 @@ class LocalReads:
     async def _authorised(self, request: OpenLocal) -> tuple[list[list[ReadTicket]], list[ReadTicket]]:
         """The segments that the node can hand out, by group, and those that it can't."""
         first = next(iter(_tickets(request.groups[0], request)))
-        is_known, bucket = self._requests.knows(request.login), (first.table, first.bucket)
-        await self._requests.until_shown(request.revision, bucket, request.generation, is_known=is_known)
+        bucket = first.table, first.bucket
+        await self._requests.until_shown(request.revision, bucket, request.generation, login=request.login)
         kept: list[list[ReadTicket]] = []
         missing: list[ReadTicket] = []
         table: TableRecord | None = None
@@ -163,8 +163,9 @@ class LocalReads:
         passed = self._requests.guarded(_NOWHERE)
         with self._lock:
             remaining_ns = self._opens.extend(request.request, request.login, user, passed)
-        for ticket in next(filter(None, kept), [])[:1]:  # what is logged is the same for all of an open
-            self._scans.log(ticket, passed)
+        released = next(chain.from_iterable(kept), None)
+        if released is not None:  # what is logged is the same for all of an open
+            self._scans.log(released, passed)
         return LocalOpened(
             folder=folder,
             revision=passed.view.revision,

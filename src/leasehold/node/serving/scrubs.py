@@ -42,7 +42,7 @@ class Scrubs:
         """The view by which the node scrubs. Raises what stands against a ticket; only administrators may ask."""
         check_cluster(self._published, ticket.cluster_id)
         nowhere = ObjectId(0), BucketNumber(0)
-        await self._requests.until_shown(ticket.revision, nowhere, is_known=self._requests.knows(ticket.login))
+        await self._requests.until_shown(ticket.revision, nowhere, login=ticket.login)
         view = self._requests.guarded(nowhere).view
         check_scrub(ticket.login, view)
         if ticket.table is not None:
