@@ -11,8 +11,10 @@ FLIGHT_BATCH_SMALL_BYTES: Final = 2 * 1024 * 1024
 """Of all larger batches, a node reads and encodes one at a time."""
 FLIGHT_PART_BYTES: Final = 1024 * 1024
 """The usual size of messages with rows to a node; a larger row travels in pieces."""
-FLIGHT_MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A larger row is refused when it is written."""
+FLIGHT_MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A larger row is refused when it is written: a node holds up to ten copies of one while it writes or compacts it."""
+FLIGHT_SENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A larger row is not read. Tables may hold rows that were written when this was the bound for both."""
 FLIGHT_FAILURE_BYTES_MAX: Final = 1_024
 """Of an error's text, and of its hint: both must fit into the headers of an answer."""
 FLIGHT_CLIENTS_MAX: Final = 256

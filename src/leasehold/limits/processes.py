@@ -63,14 +63,17 @@ SERVICE_FILES_MAX: Final = 65_536
 SERVICE_NODE_MEMORY: Final = "4G"
 SERVICE_COORDINATOR_MEMORY: Final = "2G"
 LOCAL_COORDINATORS: Final = (1, 3, 5)
-MALLOC_MMAP_BYTES: Final = 8 * 1024 * 1024
+MALLOC_ARENAS_MAX: Final = 4
+"""Heaps of glibc that the threads of a node share. By default there are eight for each core, and each keeps blocks that
+were freed in the middle of it."""
+MALLOC_MMAP_BYTES: Final = 4 * 1024 * 1024
 """A node gives a larger block of memory back as soon as it is freed."""
 MALLOC_TOP_BYTES: Final = 4 * 1024 * 1024
 """A node keeps so many freed bytes for the threads that share an arena of glibc."""
-MEMORY_LOOK_NS: Final = SECOND_NS
+MEMORY_LOOK_NS: Final = 200 * MILLISECOND_NS
 """How often a process looks whether it has grown."""
 MEMORY_GROWN_BYTES: Final = 32 * 1024 * 1024
 """If it has grown by this, it gives back what is free, and again after 1, 2, 4 and more looks. It is more than the hash
 of a password takes, which the next login needs again."""
-MEMORY_LOOKS_MAX: Final = 32
+MEMORY_LOOKS_MAX: Final = 160
 """.. so many at most."""

@@ -97,7 +97,7 @@ assert (
 ), "a round takes its share"
 assert node_disk.REPAIRS_MAX >= node_disk.RESETS_MAX
 
-assert flight.FLIGHT_BATCH_BYTES < flight.FLIGHT_MESSAGE_BYTES_MAX
+assert flight.FLIGHT_BATCH_BYTES <= flight.FLIGHT_MESSAGE_BYTES_MAX <= flight.FLIGHT_SENT_BYTES_MAX
 assert flight.FLIGHT_PART_BYTES < flight.FLIGHT_BATCH_SMALL_BYTES, "rows of the usual size wait for nobody"
 assert 2 * flight.FLIGHT_STRANGERS_WAITING_MAX + flight.FLIGHT_CALLERS_WAITING_MAX < flight.FLIGHT_CALLS_MAX
 assert 2 * (flight.FLIGHT_READS_MAX + flight.FLIGHT_WRITES_MAX) + flight.FLIGHT_WAITS_MAX < flight.FLIGHT_CALLS_MAX
@@ -206,6 +206,10 @@ assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.TURNS_WAITING_PER_USER_MAX, 
 assert 4 * requests.TURNS_WAITING_PER_USER_MAX <= requests.TURNS_WAITING_MAX
 assert 2 * requests.TURNS_WAITING_PER_USER_BYTES_MAX <= requests.TURNS_WAITING_BYTES_MAX, "no user takes all room"
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.CALLS_PER_CONNECTION_MAX, "a client's calls are never refused"
+assert (
+    requests.CALLS_OF_CLIENT_MAX * (requests.REQUEST_FRAME_BYTES_MAX + requests.REQUEST_WINDOW_BYTES)
+    < requests.CONNECTION_UNREAD_BYTES_MAX
+), "all calls of a client may have a frame on its way"
 assert 2 * requests.CALLS_PER_CONNECTION_MAX <= requests.REQUESTS_UNREAD_MAX, (
     "the calls of a client end none of its own"
 )

@@ -63,9 +63,9 @@ PEERS_CACHED_MAX: Final = 1_024
 CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
 """What may come on a connection to a server with TLS before a call has begun there: a handshake has some KiB. A
 connection with more is closed soon. A chain of certificates of 100 KiB takes up to 2 MiB of memory."""
-CONNECTION_UNREAD_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What may come on a connection later and belong to no message that was read: each call may have one on its way. Writes
-of rows count apart, since their messages are large."""
+CONNECTION_UNREAD_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What may come on a connection later and belong to no message that was read: each call of a client may have one on its
+way. Writes of rows count apart, since their messages are large."""
 CONNECTION_CALL_BYTES: Final = 8 * 1024 + STREAM_WINDOW_BYTES
 """What a call may bring besides its messages that are read: gRPC refuses larger headers."""
 CONNECTION_LOOK_BYTES: Final = 8 * 1024

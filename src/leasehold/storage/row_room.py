@@ -1,4 +1,4 @@
-"""Room in memory for rows that wait to be encoded: what all encoders of a process hold together."""
+"""Room in memory for rows that are encoded, or wait to be: what all encoders of a process hold together."""
 
 import threading
 from typing import Final
@@ -11,6 +11,8 @@ class RowRoom:
         self._bytes_max: Final = bytes_max
         self._lock = threading.Lock()
         self._held = 0
+        self.large_values: Final = threading.Lock()
+        """Held while one of the encoders encodes large values: Parquet holds several copies of each."""
 
     def add(self, size: int) -> None:
         """Counts rows that an encoder holds from now on; a negative size for rows that it holds no more."""

@@ -5,6 +5,7 @@ and every replica has the same bytes under one SHA-256.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,6 +68,7 @@ class SegmentEncoder:
         self._pending = HeldRows(ENCODER_BATCHES_MAX)
         self._counted_bytes = 0
         """What `room` counts for this encoder."""
+        self._holds_large_value = False
         self._with_nan: set[int] = set()
         self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
         self._repeats_strings = any(map(pa.types.is_string, self._schema.types))
@@ -118,6 +120,8 @@ class SegmentEncoder:
         is_large = pending.value_bytes >= ROW_GROUP_BYTES_MIN and self._room.is_full
         # A file does not say how long the values of a dictionary are, so a reader may decode a whole row group at once.
         is_large |= pending.value_bytes >= SCAN_FIRST_BYTES_MAX and self._repeats_strings
+        self._holds_large_value |= _has_large_value(batch)
+        is_large |= self._holds_large_value
         if pending.rows >= self._row_group_rows or is_large:
             self._write_row_group()
 
@@ -126,13 +130,15 @@ class SegmentEncoder:
             return
         rows = pa.Table.from_batches(self._pending.batches, self._schema)
         writer = self._writer or self._open()
-        writer.write_table(rows.rename_columns(self._names), row_group_size=self._row_group_rows)
+        with self._room.large_values if self._holds_large_value else nullcontext():
+            writer.write_table(rows.rename_columns(self._names), row_group_size=self._row_group_rows)
         # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
         self._with_nan.update(place for place in self._floats if count_true("is_nan", rows.column(place)))
         self._forget()
 
     def _forget(self) -> None:
         self._pending = HeldRows(ENCODER_BATCHES_MAX)
+        self._holds_large_value = False
         self._count()
 
     def _count(self) -> None:
@@ -178,3 +184,12 @@ class SegmentEncoder:
             and pc.call_function("count_distinct", [column]).as_py() * 2 <= sample.num_rows
         ]
         return names or False
+
+
+def _has_large_value(batch: pa.RecordBatch) -> bool:
+    """Whether a value is larger than a page, which has to hold it whole."""
+    return batch.nbytes > PAGE_BYTES and any(
+        (pc.call_function("max", [pc.call_function("binary_length", [column])]).as_py() or 0) > PAGE_BYTES
+        for column in batch.columns
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    )

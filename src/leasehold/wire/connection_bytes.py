@@ -11,7 +11,8 @@ nothing. It has no bound for these, and some take twenty times their bytes in me
 | each look, once a call has begun | less CONNECTION_LOOK_BYTES: a client may say that it is there |
 
 What is left may be CONNECTION_UNASKED_BYTES_MAX before the first call. Later it may be CONNECTION_UNREAD_BYTES_MAX,
-since messages may be on their way, and more if rows are written. Above that at two looks, it is too much.
+since messages may be on their way, and more if rows are written. Above that at two looks, it is too much, and above
+twice of the latter at one look.
 """
 
 from typing import Final
@@ -56,7 +57,7 @@ class ConnectionBytes(msgspec.Struct):
             self.unread -= looks * CONNECTION_LOOK_BYTES
         self.unread = max(0, self.unread)
         was_heavy = self.is_heavy
-        self.is_heavy = self.unread > (
-            CONNECTION_UNREAD_BYTES_MAX + expected if self.has_asked else CONNECTION_UNASKED_BYTES_MAX
-        )
-        return was_heavy and self.is_heavy
+        most = CONNECTION_UNREAD_BYTES_MAX + expected if self.has_asked else CONNECTION_UNASKED_BYTES_MAX
+        self.is_heavy = self.unread > most
+        # Of a first call with a large message the server may hear only after this look.
+        return self.is_heavy and (was_heavy or (self.has_asked and self.unread > 2 * most))

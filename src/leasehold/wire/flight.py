@@ -42,6 +42,7 @@ from leasehold.limits.flight import (
     FLIGHT_KEEPALIVE_TIMEOUT_NS,
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_PART_BYTES,
+    FLIGHT_SENT_BYTES_MAX,
     TICKET_BYTES_MAX,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -66,7 +67,7 @@ BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)]
 
 _CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
     # Twice, with room for all that surrounds the values of the largest row.
-    ("grpc.max_receive_message_length", 2 * FLIGHT_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", 2 * FLIGHT_SENT_BYTES_MAX),
     *CLIENT_CONNECTION_OPTIONS,
 ]
 
@@ -325,20 +326,22 @@ def send(writer: flight.FlightStreamWriter, batch: pa.RecordBatch) -> None:
             writer.write_metadata(piece)
 
 
-def parts(batch: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
+def parts(
+    batch: pa.RecordBatch, part_bytes: int, row_bytes_max: int = FLIGHT_MESSAGE_BYTES_MAX
+) -> Iterator[pa.RecordBatch]:
     """`batch` in parts of at most `part_bytes` or of one row, in order, sharing its memory; at least one. Raises
-    `Refused` with code ROWS_DO_NOT_FIT for a row over FLIGHT_MESSAGE_BYTES_MAX."""
+    `Refused` with code ROWS_DO_NOT_FIT for a row over `row_bytes_max`."""
     if batch.nbytes <= part_bytes:
         yield batch
     elif batch.num_rows > 1:
         half = batch.num_rows // 2
-        yield from parts(batch.slice(0, half), part_bytes)
-        yield from parts(batch.slice(half), part_bytes)
-    elif batch.nbytes <= FLIGHT_MESSAGE_BYTES_MAX:
+        yield from parts(batch.slice(0, half), part_bytes, row_bytes_max)
+        yield from parts(batch.slice(half), part_bytes, row_bytes_max)
+    elif batch.nbytes <= row_bytes_max:
         yield batch
     else:
         raise Refused(
-            f"{batch.num_rows} rows of {batch.nbytes} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
+            f"a row of {batch.nbytes} bytes, over {row_bytes_max}",
             code=ErrorCode.ROWS_DO_NOT_FIT,
             hint="keep large values in files of their own",
         )

@@ -272,7 +272,7 @@ def announced_bytes(metadata: bytes) -> int:
         raise malformed("not the size of a message in pieces")
     if size > FLIGHT_MESSAGE_BYTES_MAX + FLIGHT_RECEIVED_BYTES_MAX:
         raise Refused(
-            f"a row of {size} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
+            f"a row of {size} bytes, over {FLIGHT_MESSAGE_BYTES_MAX}",
             code=ErrorCode.ROWS_DO_NOT_FIT,
             hint="keep large values in files of their own",
         )

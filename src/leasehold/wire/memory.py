@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.limits.processes import (
+    MALLOC_ARENAS_MAX,
     MALLOC_MMAP_BYTES,
     MALLOC_TOP_BYTES,
     MEMORY_GROWN_BYTES,
@@ -24,6 +25,7 @@ from leasehold.wire.clock import sleep_ns
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 _LIBC = ctypes.CDLL(None)
 _STATUS: Final = Path("/proc/self/statm")
 
@@ -31,6 +33,7 @@ _STATUS: Final = Path("/proc/self/statm")
 def keep_little_memory() -> None:
     """For the rest of this process. It has no effect where the C library is not glibc."""
     with contextlib.suppress(AttributeError):
+        _LIBC.mallopt(_M_ARENA_MAX, MALLOC_ARENAS_MAX)
         _LIBC.mallopt(_M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES)
         _LIBC.mallopt(_M_TRIM_THRESHOLD, MALLOC_TOP_BYTES)
 

@@ -31,10 +31,12 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 CONNECTIONS = 8
 ROUNDS = 3
+PRIORITY = 0x2
 UNKNOWN = 0x77
 MEANINGLESS = {
     "pings": frame(PING, 0, 0, bytes(8)) * 900,
     "settings": frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 65_535) * 100) * 24,
+    "priorities": frame(PRIORITY, 0, 1, bytes(5)) * 1_100,
     "unknown frames": frame(UNKNOWN, 0, 0, bytes(16_000)),
 }
 SENT_BYTES_MAX = 512 * 1024 * 1024

@@ -1,11 +1,12 @@
 """What rows that wait to be encoded or sent take in memory."""
 
 import io
+import random
 
 import pyarrow.parquet as pq
 
 from leasehold.core.data.held import held_bytes
-from leasehold.limits.segments import BATCH_COLUMN_BYTES, HELD_APART_BYTES
+from leasehold.limits.segments import BATCH_COLUMN_BYTES, HELD_APART_BYTES, PAGE_BYTES
 from leasehold.storage.held_rows import HeldRows
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
@@ -48,3 +49,21 @@ def test_tiny_batches_are_joined_also_where_nobody_wants_their_room() -> None:
         most_bytes = max(most_bytes, held.size_bytes)
     assert held.rows == 100
     assert most_bytes <= 2 * HELD_APART_BYTES
+
+
+def test_a_value_larger_than_a_page_is_encoded_at_once_while_no_other_encoder_encodes_one() -> None:
+    """Parquet holds several copies of it."""
+    text = [field(1, "t", "STRING")]
+    room, alone = RowRoom(64 * 1024 * 1024), list[bool]()
+    encoder = SegmentEncoder(text, lambda _: alone.append(room.large_values.locked()), room=room)
+    large = random.Random(1).randbytes(PAGE_BYTES + 1).hex()  # a page is handed on as it is encoded
+    encoder.write(batch_of(text, [["x" * PAGE_BYTES]]))
+    assert room._held, "a page holds it"
+    encoder.write(batch_of(text, [[large]]))
+    assert not room._held
+    assert set(alone) == {True}
+    alone.clear()
+    assert not room.large_values.locked()
+    encoder.write(batch_of(text, [["x"] * 3]))
+    assert encoder.finish().rows == 5
+    assert set(alone) == {False}

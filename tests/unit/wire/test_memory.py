@@ -26,7 +26,7 @@ class Process:
 def test_memory_goes_back_less_and_less_often() -> None:
     process = Process()
     process.look(4 * MEMORY_LOOKS_MAX)
-    assert process.given_back_at == [1, 3, 7, 15, 31, 63, 95, 127]
+    assert process.given_back_at == [1, 3, 7, 15, 31, 63, 127, 255, 415, 575]
 
 
 def test_a_process_that_has_grown_gives_back_at_once_and_soon_again() -> None:

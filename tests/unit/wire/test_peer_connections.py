@@ -138,14 +138,30 @@ def test_a_connection_on_which_much_comes_that_is_of_no_message_is_closed_at_the
     assert alive([read, light]) == [False, True]
 
 
+def test_a_connection_on_which_very_much_comes_is_closed_at_once(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_bytes, "CONNECTION_UNREAD_BYTES_MAX", MUCH_BYTES)
+    monkeypatch.setattr(connection_bytes, "CONNECTION_LOOK_BYTES", 1)
+    monkeypatch.setattr(peer_connections, "CONNECTION_CALL_BYTES", MUCH_BYTES)
+    watch = watching(doors.ports[0])
+    very, much = doors.connect(0, 2)
+    for one in (very, much):
+        watch.has_call(said(one))
+    very.sendall(bytes(3 * MUCH_BYTES + 2))
+    much.sendall(bytes(3 * MUCH_BYTES + 1))
+    assert watch.look() == 1
+    assert alive([very, much]) == [False, True]
+
+
 def test_connections_with_calls_have_their_turn(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_bytes, "CONNECTION_UNREAD_BYTES_MAX", MUCH_BYTES)
+    monkeypatch.setattr(connection_bytes, "CONNECTION_LOOK_BYTES", 1)
+    monkeypatch.setattr(peer_connections, "CONNECTION_CALL_BYTES", MUCH_BYTES)
     monkeypatch.setattr(peer_connections, "CONNECTIONS_LOOKED_MAX", 1)
     watch = watching(doors.ports[0])
     heavy = doors.connect(0, FEW)
     for one in heavy:
         watch.has_call(said(one))
-        one.sendall(bytes(peer_connections.CONNECTION_CALL_BYTES + 100 * connection_bytes.CONNECTION_LOOK_BYTES))
+        one.sendall(bytes(5 * MUCH_BYTES // 2))
     assert [watch.look() for _ in range(3 * FEW)] == [0] * FEW + [1] * FEW + [0] * FEW
     assert alive(heavy) == [False] * FEW
 

@@ -21,7 +21,7 @@ from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.errors import Corrupt, NotFound
-from leasehold.limits.flight import FLIGHT_PART_BYTES
+from leasehold.limits.flight import FLIGHT_PART_BYTES, FLIGHT_SENT_BYTES_MAX
 from leasehold.limits.replication import FETCH_CHUNK_BYTES
 from leasehold.limits.segments import BATCH_ROWS_CROWDED, SCANS_FEW
 from leasehold.node.agent.published import Published
@@ -144,7 +144,7 @@ class LocalSegments:
             sent = (*range(len(ticket.fields)), *range(len(own), len(fields)))
             for found in read_rows(path, fields, ticket.where, row_offset=row, most=most):
                 passed_over = found.rows - found.batch.num_rows
-                for part in parts(found.batch, most.bytes):
+                for part in parts(found.batch, most.bytes, FLIGHT_SENT_BYTES_MAX):
                     yield matching(part, own, ticket.where).select(sent), passed_over + part.num_rows
                     passed_over = 0
         finally:
