@@ -63,6 +63,10 @@ PEERS_CACHED_MAX: Final = 1_024
 CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
 """What may come on a connection to a server with TLS before a call has begun there: a handshake has some KiB. A
 connection with more is closed soon. A chain of certificates of 100 KiB takes up to 2 MiB of memory."""
+CONNECTION_UNASKED_LOOKS: Final = 20
+"""It is closed after so many looks: a busy server may begin the first of many calls that late."""
+CONNECTIONS_UNASKED_MAX: Final = 32
+"""While there are more such connections, each is closed at its second look."""
 CONNECTION_UNREAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """What may come on a connection later and belong to no message that was read: each call of a client may have one on its
 way. Writes of rows count apart, since their messages are large."""

@@ -101,15 +101,15 @@ CASCADE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of their descriptions, which one transaction marks."""
 LITERAL_CHARACTERS_MAX: Final = 1_024
 """Of a default or of a value in a condition; as many bytes of a BINARY."""
-PARSE_INLINE_CHARACTERS: Final = 500
-"""A longer statement is parsed on a thread of its own: 8 ms for each 1,000 signs."""
+PARSE_INLINE_CHARACTERS: Final = 128
+"""A longer statement is parsed on a thread of its own: signs and conditions take 3 ms for each 1,000 characters."""
 LARGE_STATEMENT_CHARACTERS: Final = 10_000
 """A longer statement is not parsed for a user without any right."""
 CHANGES_COMMITS_MAX: Final = 1_000
 """In one answer about changes: the commit time of each is looked up."""
 CLOSE_GATHER_NS: Final = 50 * MILLISECOND_NS
 """How long the receipt of an answered statement waits for others, to be written with them."""
-PARSE_KEPT_CHARACTERS: Final = 500
+PARSE_KEPT_CHARACTERS: Final = 128
 PARSED_STATEMENTS_KEPT: Final = 500
 PARSES_PER_USER_MAX: Final = 2
 """Large statements of one user that wait for the thread, however large they are. With a further one, all that wait may

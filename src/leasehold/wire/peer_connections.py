@@ -32,6 +32,7 @@ from leasehold.limits.requests import (
     CONNECTIONS_LOOKED_MAX,
     CONNECTIONS_MAX,
     CONNECTIONS_PER_PEER_MAX,
+    CONNECTIONS_UNASKED_MAX,
     PEERS_CACHED_MAX,
 )
 from leasehold.limits.units import SECOND_NS
@@ -183,13 +184,15 @@ class PeerConnections:
         self._account_for_calls()
         asked = (inode for inode, one in self._bytes.items() if one.bytes.has_asked)
         unasked = (inode for inode, one in self._bytes.items() if not one.bytes.has_asked)
+        crowded = sum(one.bytes.is_heavy_unasked for one in self._bytes.values()) > CONNECTIONS_UNASKED_MAX
         shut = 0
         for inode in (*islice(asked, CONNECTIONS_LOOKED_MAX), *unasked):
             one = self._bytes[inode]
+            looks, expected = self._looks - one.looked, self._expected.get(one.far, 0)
             with contextlib.suppress(OSError), _opened(sockets[inode]) as found:
                 if os.fstat(found.fileno()).st_ino != inode:
                     continue
-                if one.bytes.is_too_much(_received(found), self._looks - one.looked, self._expected.get(one.far, 0)):
+                if one.bytes.is_too_much(_received(found), looks, expected, crowded=crowded):
                     found.shutdown(socket.SHUT_RDWR)
                     del self._bytes[inode]
                     shut += 1

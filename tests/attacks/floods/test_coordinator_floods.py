@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import secrets
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -210,10 +211,16 @@ def test_large_questions_of_users_without_rights(ground: Ground, scale: int) -> 
     assert asked_by_nobody(ground, 2 * STATEMENTS * scale, "SHOW BUCKETS OF shop.split") == {"OK"}
 
 
-@pytest.mark.parametrize("characters", [400, 9_900])
+@pytest.mark.parametrize("characters", [120, 9_900])
 def test_statements_of_many_signs(ground: Ground, scale: int, characters: int) -> None:
     """Of a user without rights. They say nothing, which is known once they are parsed."""
     assert asked_by_nobody(ground, STATEMENTS * scale, "$" * characters) == {"BAD_STATEMENT"}
+
+
+def test_statements_of_many_conditions(ground: Ground, scale: int) -> None:
+    """Of a user without rights. All are too short to count as large."""
+    text = f"DELETE FROM {TABLE} WHERE {' AND '.join(['a = 1'] * 40)}"
+    assert asked_by_nobody(ground, 4 * STATEMENTS * scale, text) == {"FORBIDDEN"}
 
 
 def test_large_statements_that_are_explained(ground: Ground, scale: int) -> None:
@@ -232,8 +239,12 @@ def asked_at_once(ground: Ground, count: int, text: str, *, who: tuple[str, str]
     """How so many statements of a user end."""
     with ground.connect(who) as user:
         user.sql("SHOW DATABASES")
-        asks = partial(Execute, cluster_id=None, text=text, login=user.token)
-        blobs = [encode(asks(statement=StatementId(f"{number:032x}"))) for number in range(count)]
+        asks = partial(Execute, cluster_id=None, login=user.token)
+        # No two are the same, so each has to be parsed.
+        blobs = [
+            encode(asks(statement=StatementId(secrets.token_hex(16)), text=f"{text} -- {number}"))
+            for number in range(count)
+        ]
         with channels(ground, CONNECTIONS) as made, ground.attacked():
             asked = [
                 one.unary_unary(CALL).future(blob, timeout=ANSWER_S)
