@@ -53,6 +53,9 @@ HELD_APART_BYTES: Final = 8 * 1024 * 1024
 """Batches that take more than twice as much, and mostly not for their values, are joined."""
 DICTIONARY_SAMPLE_ROWS: Final = 8_192
 """Rows of a segment that decide whether a dictionary pays for a column."""
+STATISTICS_COLUMNS_MAX: Final = 32
+"""Columns of a table whose bounds are kept for each segment, besides those that it is clustered and kept by. Each takes
+half a KiB in every process."""
 STATISTIC_CHARACTERS_MAX: Final = 32
 """A longer string is cut to a bound of this length."""
 SEGMENTS_VERIFIED_MAX: Final = 16_384

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from leasehold.core.access.rights import asker_of, user_of
-from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.catalog.plan import next_revision, put
 from leasehold.core.data.following import commit_numbers
 from leasehold.core.data.replacement import check_covered
@@ -45,6 +45,7 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
     BucketNumber,
+    FieldId,
     Incarnation,
     NodeId,
     ObjectId,
@@ -56,7 +57,13 @@ from leasehold.ids import (
     is_segment_id,
     segment_transaction,
 )
-from leasehold.limits.segments import SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX, SEGMENTS_PER_COMMIT_MAX, TABLE_SEGMENTS_MAX
+from leasehold.limits.segments import (
+    SEGMENT_BYTES_MAX,
+    SEGMENT_ROWS_MAX,
+    SEGMENTS_PER_COMMIT_MAX,
+    STATISTICS_COLUMNS_MAX,
+    TABLE_SEGMENTS_MAX,
+)
 from leasehold.limits.statements import PURGE_BATCH, TRANSACTIONS_KEPT
 
 SHA256_BYTES = 32
@@ -162,6 +169,7 @@ def commit_transaction(
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
     numbers = commit_numbers(request, catalog)
+    bounded = _bounded_fields(table)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
         entry = SegmentRecord(
@@ -172,7 +180,7 @@ def commit_transaction(
             rows=segment.rows,
             size_bytes=segment.size_bytes,
             sha256=segment.sha256,
-            statistics=segment.statistics,
+            statistics=tuple(one for one in segment.statistics if one.field in bounded),
             holders=holders[segment.id],
             deletes=table.deletes,
             format=segment.format,
@@ -306,6 +314,12 @@ def _check_statistics(segments: Sequence[StagedSegment], table: TableRecord) -> 
                 code=ErrorCode.BAD_SEGMENT,
                 hint="upgrade the client and write the rows again",
             )
+
+
+def _bounded_fields(table: TableRecord) -> set[FieldId | None]:
+    """The columns whose bounds are kept; the others let no scan pass over a segment."""
+    first = {one.id for one in live_fields(table)[:STATISTICS_COLUMNS_MAX]}
+    return {*first, table.cluster_by, table.time_column}
 
 
 def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:

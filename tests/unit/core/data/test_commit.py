@@ -174,6 +174,17 @@ def test_ended_transactions_are_forgotten_in_batches_the_oldest_first():
 # ---------------------------------------------------------------- committing
 
 
+def test_bounds_are_kept_of_the_first_columns_and_of_those_that_decide_where_and_how_long_rows_are_kept(monkeypatch):
+    monkeypatch.setattr("leasehold.core.data.commit.STATISTICS_COLUMNS_MAX", 1)
+    base = ground(add("c", "d", "e"))
+    table = base.catalog.tables[TABLE]
+    for changed, kept in ((table, {1}), (msgspec.structs.replace(table, cluster_by=3, time_column=5), {1, 3, 5})):
+        base.put(keys.table(TABLE), changed)
+        staged = segment(fields=(1, 2, 3, 4, 5), schema_version=2)
+        changes = written(commit(opened(base, version=2), staged))
+        assert {one.field for one in changes[keys.segment(TABLE, 0, staged.id)].statistics} == kept
+
+
 def test_a_commit_shows_all_segments_and_ends_the_transaction_at_once():
     base = opened(ground())
     one, two, three = segment(1), segment(2, bucket=1), segment(3)
