@@ -47,6 +47,7 @@ assert (
     160 + (statements.REPLICATION_MAX - 1) * (clients.TOLD_ADDRESS_CHARACTERS_MAX + 82)
     < flight.FLIGHT_FAILURE_BYTES_MAX
 )
+assert statements.USER_CASCADES_MAX < statements.USER_STATEMENTS_RUNNING_MAX
 assert statements.PARSE_KEPT_CHARACTERS <= statements.PARSE_INLINE_CHARACTERS <= statements.LARGE_STATEMENT_CHARACTERS
 
 assert messages.VALUE_BYTES_MAX < messages.MESSAGE_BYTES_MAX

@@ -80,6 +80,8 @@ STATEMENTS_RUNNING_MAX: Final = 4_096
 """Statements that run or wait at a leader, also those whose clients have gone."""
 USER_STATEMENTS_RUNNING_MAX: Final = 512
 """The same of one user. Waiting for the same object, so many take some 5 s."""
+USER_CASCADES_MAX: Final = 32
+"""Those of one user with CASCADE: each waits for all statements about views, and they for it."""
 STATEMENTS_RUNNING_BYTES_MAX: Final = 64 * 1024 * 1024
 """What these statements take in memory, as texts and as parsed forms."""
 USER_STATEMENTS_RUNNING_BYTES_MAX: Final = 24 * 1024 * 1024

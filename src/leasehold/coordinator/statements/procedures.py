@@ -1,7 +1,7 @@
 """Procedures at the leader: drives the run of each statement (`core/ddl/run.py`), even if its client has gone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from leasehold.coordinator.nodes.leases import Leasing
@@ -96,7 +96,7 @@ class Procedures:
         if known is None:
             check_term(asked.term, self._leasing.grantor.term)
             origin, used = self._admit(asked)
-            running = self._start(asked.id, origin, asked)
+            running = self._start(asked.id, origin, used, asked)
             self._spawn(running, self._begin(running, StatementAsked(statement=asked.statement, claims=used)))
         else:
             check_same_asker(known, asked.login, self._writer.catalog)
@@ -219,7 +219,7 @@ class Procedures:
         """Continues the statements of earlier leaders from where their records stand."""
         for _, procedure in sorted(self._writer.catalog.procedures.items()):
             record = self._writer.catalog.statements[procedure.statement]
-            running = self._start(procedure.statement, Origin.of(record), asked=None)
+            running = self._start(procedure.statement, Origin.of(record), procedure.claims, asked=None)
             # Before any statement of a client.
             awaited = self._step(running, ProcedureFound(procedure=procedure, elected=self._elected))
             self._spawn(running, self._drive(running, awaited))
@@ -245,7 +245,7 @@ class Procedures:
             with ending_the_statement():
                 check_statement(asked.statement, self._writer.catalog, asked.login)
                 used = self._claims(asked)
-            self._room.check(origin.user, asked.size_bytes)
+            self._room.check(origin.user, asked.size_bytes, used)
         except Refused as error:
             self._unrecorded.refused(asked.id, origin, error)
             raise
@@ -257,7 +257,9 @@ class Procedures:
             self._writer.check_room()
         return claims(asked.statement)
 
-    def _start(self, statement: StatementId, origin: Origin, asked: ParsedStatement | None) -> LiveStatement:
+    def _start(
+        self, statement: StatementId, origin: Origin, used: Mapping[str, Claim], asked: ParsedStatement | None
+    ) -> LiveStatement:
         loop = asyncio.get_running_loop()
         give_up_ns = None
         if asked is not None and asked.timeout_ns is not None:
@@ -270,7 +272,7 @@ class Procedures:
             answer=loop.create_future(),
             taken_back=loop.create_future(),
         )
-        self._room.enter(statement, origin.user, 0 if asked is None else asked.size_bytes)
+        self._room.enter(statement, origin.user, 0 if asked is None else asked.size_bytes, used)
         return running
 
     def _forget(self, statement: StatementId) -> None:
