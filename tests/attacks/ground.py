@@ -52,8 +52,9 @@ GROWN_BY_ALL_BYTES_MAX: Final = GROWN_BYTES_MAX + 64 * 1024 * 1024
 """Since before the first attack. The further bytes are for what allocators keep."""
 LOGGED_BYTES_MAX: Final = 64 * 1024
 SHARE_MIN: Final = 0.1
-STARVED_SHARE: Final = 0.12
-"""With less of a processor a node may lose its lease without any attack: of 3 s it runs for a third of one."""
+STARVED_SHARE: Final = 0.2
+"""With less of a processor a node may lose its lease without any attack. It is the share of the whole attack: of 3 s in
+it, a node may run for a third of one."""
 SAMPLE_NS: Final = 50_000_000
 ROUNDS_BEFORE: Final = 3
 ROUNDS_DURING: Final = 2

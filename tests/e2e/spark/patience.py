@@ -10,7 +10,7 @@ from pyspark.sql.streaming import DataStreamWriter
 T = TypeVar("T")
 
 GAVE_UP: Final = "Python worker failed to connect back"
-ATTEMPTS: Final = 10
+ATTEMPTS: Final = 40
 
 
 def again(run: Callable[[], T]) -> T:

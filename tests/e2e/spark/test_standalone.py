@@ -17,7 +17,7 @@ from tests.e2e.spark import bare_job, session_job
 from tests.e2e.spark.session_job import SETTINGS
 from tests.e2e.spark.spark_processes import SparkProcesses, start_master
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(900)]
 
 PASSWORD = "of-the-one-who-writes"
 
@@ -64,7 +64,7 @@ def run_job(
 ) -> None:
     words = [sys.executable, "-m", job, master, str(running.directory), str(credentials), name]
     environment = {key: value for key, value in os.environ.items() if key not in {"SPARK_REMOTE", "SPARK_HOME"}} | more
-    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=400, env=environment)
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=800, env=environment)
     assert ran.returncode == 0, f"{ran.stderr[:4_000]} ..\n{ran.stderr[-4_000:]}"
 
 
