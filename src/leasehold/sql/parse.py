@@ -10,6 +10,7 @@ from functools import lru_cache
 from leasehold.core.words.records.principals import PrincipalKind
 from leasehold.core.words.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
 from leasehold.errors import BadStatement
+from leasehold.ids import USER_TOKEN
 from leasehold.limits.statements import (
     LARGE_STATEMENT_CHARACTERS,
     PARSE_INLINE_CHARACTERS,
@@ -42,6 +43,11 @@ def parse(text: str) -> AnyStatement:
 
 
 def _parse(text: str) -> AnyStatement:
+    if USER_TOKEN.search(text) is not None:  # errors and the history would show it
+        raise BadStatement(
+            "the statement has the text of a token in it, which is a secret",
+            hint="write the name of the token, or its SHA-256. Whoever has seen the text can log in with it",
+        )
     cursor = Cursor(read(text))
     statement = _statement(cursor)
     cursor.end()
