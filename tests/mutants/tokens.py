@@ -111,6 +111,14 @@ MUTANTS = (
         unseen=NOBODY,
     ),
     Mutant(
+        name="a login by a certificate that has ended",
+        invariant="INV-RIGHT-1",
+        rule="a certificate that was shown before its end logs nobody in after it",
+        edits=(Edit("record_login_by_certificate", "caller.ends_s * 1_000_000 <= wall_us", "False"),),
+        hunters=(f"{LOGINS}::test_a_certificate_that_has_ended_since_it_was_shown_logs_nobody_in",),
+        unseen=NOBODY,
+    ),
+    Mutant(
         name="logins left after certificates are off",
         invariant="INV-RIGHT-1",
         rule="what certificates have logged in ends once they are off",

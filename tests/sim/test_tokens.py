@@ -51,7 +51,7 @@ async def is_over(users: Users, token: LoginToken, revision: Revision) -> None:
 
 
 BY_TOKEN = LogInByToken(cluster_id=None, user="u", token=SHOWN)
-BY_CERTIFICATE, U = LogInByCertificate(cluster_id=None), Caller(CallerRole.CLIENT, "u")
+BY_CERTIFICATE, U = LogInByCertificate(cluster_id=None), Caller(CallerRole.CLIENT, "u", ends_s=2**40)
 
 
 def test_what_a_token_has_opened_ends_with_the_token() -> None:

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -45,6 +45,7 @@ from leasehold.limits.flight import (
     FLIGHT_SENT_BYTES_MAX,
     TICKET_BYTES_MAX,
 )
+from leasehold.limits.requests import REQUEST_FRAME_BYTES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 from leasehold.wire.failures import from_failure, plainly
@@ -59,6 +60,8 @@ HEALTH: Final = "health"
 LOCAL: Final = "local"
 """The action of local opens: its body is a message, and so is its answer."""
 log = logging.getLogger(__name__)
+_LARGE_TICKETS: Final = threading.Lock()
+"""Held while one is read."""
 
 CALLER_HEADER: Final = "leasehold-caller-bin"
 """Names the caller before the first message: an encoded `FlightCaller`."""
@@ -103,8 +106,11 @@ def descriptor(message: Message) -> flight.FlightDescriptor:
 
 
 def read_ticket(blob: bytes | None) -> Ticket:
-    """The message in a ticket or command; raises `Refused` with code BAD_TICKET or BAD_MESSAGE."""
-    return decode_ticket(_bounded(blob or b""))
+    """The message in a ticket or command; raises `Refused` with code BAD_TICKET or BAD_MESSAGE. Large ones are read one
+    at a time, since a word of two letters takes 50 bytes in memory."""
+    blob = _bounded(blob or b"")
+    with _LARGE_TICKETS if len(blob) > REQUEST_FRAME_BYTES_MAX else nullcontext():
+        return decode_ticket(blob)
 
 
 def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:

@@ -10,6 +10,7 @@ requests take is bounded before they are read, whoever sends them.
 | ANNOUNCED, size | frames of `size` bytes together | `size`, from before the next frame until the answer |
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -64,6 +65,7 @@ class RequestReader:
         self._has_read = has_read
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self._sessions = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
+        self._decoding = asyncio.Lock()
         self.held_bytes = 0
         """Of large requests that have not been answered, whether or not they have arrived."""
 
@@ -98,13 +100,20 @@ class RequestReader:
             except TimeoutError as error:
                 text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
                 raise Indefinite(text, code=ErrorCode.TOO_SLOW, hint="ask again") from error
-            # A large one is not decoded on the loop that grants leases.
-            decode = partial(decode_request, blob, commit=commit)
-            message = await self._threads.run(decode) if size else decode()
-            del blob, decode
+            message = await self._decoded(blob, commit=commit) if size else decode_request(blob, commit=commit)
+            del blob
             yield message
         finally:
             self.held_bytes -= size
+
+    async def _decoded(self, blob: bytes | bytearray, *, commit: bool) -> Message:
+        """A large request: not decoded on the loop that grants leases, and one at a time, since a word of two letters
+        takes 50 bytes in memory. The next one has its turn once the asker of this one is refused or waits."""
+        await self._decoding.acquire()
+        try:
+            return await self._threads.run(partial(decode_request, blob, commit=commit))
+        finally:
+            asyncio.get_running_loop().call_soon(self._decoding.release)
 
     async def _frame(self, context: Any) -> bytes:
         blob = await self.message(context)

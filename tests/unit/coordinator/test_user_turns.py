@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.access import fair_queue
 from leasehold.core.ddl.room import StatementRoom
 from leasehold.core.words.messages import AskTable, Filter, Message, PlanScan
-from leasehold.core.words.records import PrincipalRecord
+from leasehold.core.words.records import Claim, PrincipalRecord
 from leasehold.core.words.request_sizes import decoded_bytes
 from leasehold.core.words.statements import Literal
 from leasehold.errors import Forbidden, Indefinite, LeaseholdError, Refused
@@ -342,9 +342,11 @@ def test_a_statement_that_changes_much_counts_as_what_it_was_parsed_to(monkeypat
         counted.append(more.get("more_bytes", 0))
         return run(self, *asked, **more)
 
-    def enters(self: StatementRoom, statement: StatementId, user: str | None, size_bytes: int) -> None:
+    def enters(
+        self: StatementRoom, statement: StatementId, user: str | None, size_bytes: int, used: Mapping[str, Claim]
+    ) -> None:
         held.append(size_bytes)
-        enter(self, statement, user, size_bytes)
+        enter(self, statement, user, size_bytes, used)
 
     async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
         monkeypatch.setattr(UserTurns, "run", runs)

@@ -117,7 +117,7 @@ class Logins:
             case LogInByCertificate():
                 return await self._logged_in(
                     "" if caller is None else caller.name,
-                    lambda token, catalog: record_login_by_certificate(token, caller, catalog),
+                    lambda token, catalog: record_login_by_certificate(token, caller, catalog, self._wall_us()),
                 )
             case _:
                 assert_never(request)

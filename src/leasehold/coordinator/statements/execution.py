@@ -84,7 +84,7 @@ class Execution:
         self._threads = threads
         self._turns = UserTurns()
         self._large = UserTurns()
-        """For statements that change many records."""
+        """For statements that change many records, and EXPLAIN."""
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
         """Runs a statement, or answers a question: the messages for the client."""
@@ -160,9 +160,7 @@ class Execution:
                 return self._procedures.rows(catalog, asking)
             case Explain(statement=definition):
                 asked = _asked(request, definition, text, size_bytes=0)
-                if changes_many(definition, catalog):
-                    return await self._large.run(asking, partial(self._explained, request, asked), request=request)
-                return await self._procedures.explain(asked)
+                return await self._large.run(asking, partial(self._explained, request, asked), request=request)
             case _ if is_large(statement, catalog):
                 return await self._turns.run(asking, partial(self._told, request, statement), request=request)
             case _:
@@ -173,8 +171,7 @@ class Execution:
         catalog = self._catalog()
         check_caller(request, CALLER.get(), catalog)
         check_statement(asked.statement, catalog, _login(request))
-        # On the loop it would keep everybody waiting.
-        return await self._procedures.explain(asked, on_thread=True)
+        return await self._procedures.explain(asked)
 
     async def _told(self, request: Execute, statement: _Told) -> Rows:
         """The rows of a question that has waited for its turn. The user may have been dropped or have lost a right

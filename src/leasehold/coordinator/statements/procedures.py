@@ -175,7 +175,7 @@ class Procedures:
         row = (number, record.id, record.text, record.outcome.value)
         yield Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
 
-    async def explain(self, asked: ParsedStatement, *, on_thread: bool = False) -> Rows:
+    async def explain(self, asked: ParsedStatement) -> Rows:
         """How the statement would run now; raises what it would raise."""
         used = self._claims(asked)
         context = await self._preparing.context(asked, explains=True)
@@ -193,7 +193,7 @@ class Procedures:
             begun = ddl.begin(request, catalog)
             return begun, catalog.changed(begun.changes)
 
-        begun, after = await self._threads.run(planned) if on_thread else planned()
+        begun, after = await self._threads.run(planned)  # on the loop it could keep everybody waiting
         last = self._turns.last_change(used)
         met = Circumstances(
             ahead=tuple(self._turns.ahead(used)),

@@ -67,12 +67,19 @@ def record_login_by_token(
     return _login(token, found.id, catalog, by_token=record.hash)
 
 
-def record_login_by_certificate(token: LoginToken, caller: Caller | None, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes the login of the user whose name is in the certificate of a client. Raises `Unauthenticated`, and
-    `Forbidden` (CERTIFICATE_REVOKED) if it was revoked since the request was admitted."""
+def record_login_by_certificate(
+    token: LoginToken, caller: Caller | None, catalog: Catalog, wall_us: int
+) -> tuple[Change, ...]:
+    """Writes the login of the user whose name is in the certificate of a client. Raises `Unauthenticated`, also if the
+    certificate has ended since it was shown, and `Forbidden` (CERTIFICATE_REVOKED) if it was revoked since then."""
     if caller is None or caller.role is not CallerRole.CLIENT:
         raise Unauthenticated("the request comes without the certificate of a client", hint=LOG_IN)
     check_not_revoked(caller, catalog)
+    if caller.ends_s * 1_000_000 <= wall_us:
+        raise Unauthenticated(
+            f"the certificate of {caller} has ended",
+            hint="renew it (`leasehold ca renew`), and connect again",
+        )
     user = find_user(caller.name, catalog)
     if user is None or not user.by_certificate:
         raise Unauthenticated(

@@ -5,11 +5,11 @@ from typing import TypeVar
 
 import msgspec
 
-from leasehold.core.words.messages import CommitTransaction, Message, Request, Ticket
+from leasehold.core.words.messages import CommitTransaction, Message, ReadTogether, Request, Ticket
 from leasehold.core.words.records import AnyRecord, Record
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Refused
-from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import ASKED_VALUES_MAX, MESSAGE_BYTES_MAX
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not ours: nesting too deep is one of them."""
@@ -49,12 +49,26 @@ def decode_message(blob: bytes | bytearray) -> Message:
 def decode_request(blob: bytes | bytearray, *, commit: bool = False) -> Request:
     """As `decode_message`, of nothing but what a coordinator is asked. An answer may hold lists of any length, which
     take far more memory than their bytes."""
-    return _decoded(_commit if commit else _request, blob)
+    return _with_few_values(_decoded(_commit if commit else _request, blob))
 
 
 def decode_ticket(blob: bytes | bytearray) -> Ticket:
     """As `decode_request`, of what a node is asked."""
-    return _decoded(_ticket, blob)
+    return _with_few_values(_decoded(_ticket, blob))
+
+
+def _with_few_values(message: M) -> M:
+    """The message, if all its conditions together have no more values than those of any request may have."""
+    asked = message.first if isinstance(message, ReadTogether) else message
+    conditions = (*(getattr(asked, "where", None) or ()), *(getattr(asked, "covers", None) or ()))
+    count = sum(len(one.values) for one in conditions)
+    if count > ASKED_VALUES_MAX:
+        raise Refused(
+            f"the conditions have {count} values, over {ASKED_VALUES_MAX}",
+            code=ErrorCode.BAD_MESSAGE,
+            hint="ask with fewer values",
+        )
+    return message
 
 
 def decode_as(kind: type[M], blob: bytes | bytearray) -> M:

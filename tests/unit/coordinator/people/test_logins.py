@@ -28,6 +28,9 @@ from leasehold.limits.people import (
 from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.people.login_ground import PASSWORD_S, Ground, over_a_store
 
+LATER_S = 2**40
+"""The end of a certificate that counts."""
+
 STRANGERS = 80
 
 
@@ -291,7 +294,9 @@ async def test_who_is_refused_takes_no_place_among_the_writes(ground):
         await ground.logins.log_in(LogInByToken(cluster_id=None, user="u", token=UserToken("lht_" + "b" * 64)))
     assert caught.value.code == "WRONG_USER_TOKEN"
     with pytest.raises(Unauthenticated):
-        await ground.logins.log_in(LogInByCertificate(cluster_id=None), "", Caller(CallerRole.CLIENT, "u"))
+        await ground.logins.log_in(
+            LogInByCertificate(cluster_id=None), "", Caller(CallerRole.CLIENT, "u", ends_s=LATER_S)
+        )
     answer = await ground.logins.log_out(LogOut(cluster_id=None, token=LoginToken("c" * 32)))
     assert answer.revision == ground.writer.catalog.revision
 
@@ -312,7 +317,7 @@ async def test_logins_of_one_user_are_few_among_the_writes_and_others_do_not_wai
     async with asyncio.TaskGroup() as group:
         for name, many in (("u", 2 * LOGINS_AT_ONCE), ("v", 1)):
             for _ in range(many):
-                group.create_task(ground.logins.log_in(request, "", Caller(CallerRole.CLIENT, name)))
+                group.create_task(ground.logins.log_in(request, "", Caller(CallerRole.CLIENT, name, ends_s=LATER_S)))
         await asyncio.sleep(1)
         assert len(asked) == LOGINS_AT_ONCE + 1
         asked[0].set()
@@ -326,7 +331,7 @@ async def test_logins_of_one_user_are_few_among_the_writes_and_others_do_not_wai
 
 @over_a_store
 async def test_a_certificate_logs_in_while_that_is_on(ground):
-    request, caller = LogInByCertificate(cluster_id=None), Caller(CallerRole.CLIENT, "u")
+    request, caller = LogInByCertificate(cluster_id=None), Caller(CallerRole.CLIENT, "u", ends_s=LATER_S)
     with pytest.raises(Unauthenticated):
         await ground.logins.log_in(request, "", caller)
     await ground.user(1, "u", by_certificate=True)

@@ -145,12 +145,17 @@ def test_a_token_ends_with_its_logins_once_it_has_expired():
     assert tokens_ended(with_token(), NOW_US * 10) == ()
 
 
-ANN = Caller(CallerRole.CLIENT, "Ann", "1f")
+ENDS_S = NOW_US // 1_000_000 + 1
+ANN = Caller(CallerRole.CLIENT, "Ann", "1f", ends_s=ENDS_S)
+
+
+def by_certificate(caller, catalog, wall_us=NOW_US):
+    return record_login_by_certificate(token(1), caller, catalog, wall_us)
 
 
 def test_a_certificate_logs_the_user_of_its_name_in():
     catalog = with_principals(principal(1, "ann", by_certificate=True))
-    login = catalog.changed(record_login_by_certificate(token(1), ANN, catalog)).logins[hash_login(token(1))]
+    login = catalog.changed(by_certificate(ANN, catalog)).logins[hash_login(token(1))]
     assert (login.user, login.by_token, login.by_certificate, login.certificate) == (1, b"", True, "1f")
 
 
@@ -158,8 +163,15 @@ def test_a_certificate_that_is_revoked_while_its_login_is_under_way_logs_nobody_
     key, record = keys.revoked_certificate("1f"), RevokedCertificateRecord(serial="1f")
     catalog = with_principals(principal(1, "ann", by_certificate=True)).changed([put(key, record)])
     with pytest.raises(Forbidden) as caught:
-        record_login_by_certificate(token(1), ANN, catalog)
+        by_certificate(ANN, catalog)
     assert caught.value.code == "CERTIFICATE_REVOKED"
+
+
+def test_a_certificate_that_has_ended_since_it_was_shown_logs_nobody_in():
+    catalog = with_principals(principal(1, "ann", by_certificate=True))
+    assert by_certificate(ANN, catalog, ENDS_S * 1_000_000 - 1)
+    with pytest.raises(Unauthenticated, match="the certificate of client Ann has ended"):
+        by_certificate(ANN, catalog, ENDS_S * 1_000_000)
 
 
 def test_a_text_that_is_no_token_logs_nobody_in_though_its_hash_was_made_known():
@@ -174,9 +186,9 @@ def test_a_text_that_is_no_token_logs_nobody_in_though_its_hash_was_made_known()
     [
         (ANN, False),
         (None, True),
-        (Caller(CallerRole.CLIENT, "bob"), True),
-        (Caller(CallerRole.NODE, "ann"), True),
-        (Caller(CallerRole.COORDINATOR, "ann"), True),
+        (Caller(CallerRole.CLIENT, "bob", ends_s=ENDS_S), True),
+        (Caller(CallerRole.NODE, "ann", ends_s=ENDS_S), True),
+        (Caller(CallerRole.COORDINATOR, "ann", ends_s=ENDS_S), True),
         (Caller(CallerRole.NEIGHBOUR), True),
         (Caller(CallerRole.STRANGER, "ann"), True),
     ],
@@ -185,5 +197,5 @@ def test_a_text_that_is_no_token_logs_nobody_in_though_its_hash_was_made_known()
 def test_no_other_certificate_logs_in(caller, is_on):
     catalog = with_principals(principal(1, "ann", by_certificate=is_on), principal(2, "bob"))
     with pytest.raises(Unauthenticated) as caught:
-        record_login_by_certificate(token(1), caller, catalog)
+        by_certificate(caller, catalog)
     assert caught.value.code == "UNAUTHENTICATED"

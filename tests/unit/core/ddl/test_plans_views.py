@@ -6,11 +6,13 @@ from leasehold.core import ddl
 from leasehold.core.catalog.catalog import check_through
 from leasehold.core.catalog.plan import ResolvedView
 from leasehold.core.ddl.plans.readers import check_name_free, refuse_needed, views_reading
+from leasehold.core.ddl.weight import changes_many
 from leasehold.core.words import keys
 from leasehold.core.words.records import HiddenView, Need, UseState, ViewColumn
 from leasehold.core.words.statements import CreateView, DropView, RenameView, TableName
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.limits.statements import VIEW_DEPTH_MAX
+from leasehold.sql.parse import parse
 from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_column, drop_table, rename
 from tests.unit.core.ddl_words import BOTH, close, ground, run
 
@@ -260,3 +262,29 @@ def test_a_table_is_read_through_views_that_are_in_use():
     base.commit(ddl.finish(procedure, base.catalog))
     refused("VIEW_DROPPED", check_through, (view.id,), base.catalog)
     check_through((), Ground().catalog)
+
+
+# ---------------------------------------------------------------- who waits
+
+
+@pytest.mark.parametrize(
+    ("statement", "waits"),
+    [
+        ("DROP TABLE db.t", True),
+        ("DROP TABLE db.u", False),
+        ("ALTER TABLE db.t RENAME TO db.w", True),
+        ("ALTER TABLE db.t DROP COLUMN a CASCADE", True),
+        ("ALTER TABLE db.t RENAME COLUMN b TO c", True),
+        ("ALTER TABLE db.t ADD COLUMN c INT", False),
+        ("DROP VIEW db.v CASCADE", True),
+        ("ALTER VIEW db.v RENAME TO db.w", True),
+        ("DROP VIEW db.outer", False),
+        ("DROP VIEW db.nothing", False),
+    ],
+)
+def test_what_views_read_is_taken_away_in_turn(statement, waits):
+    base = Ground()
+    for one in (create_database(), create_table("t"), create_table("u")):
+        base.begin(one)
+    chain(base, "v", "outer")
+    assert changes_many(parse(statement), base.catalog) is waits

@@ -54,7 +54,13 @@ def test_a_table_has_a_record_for_each_bucket(catalog, statement, many):
 @pytest.mark.parametrize(("logins", "many"), [(INLINE_EFFORT_MAX, False), (MANY, True)])
 @pytest.mark.parametrize(
     "statement",
-    ["ALTER USER ann PASSWORD 'a long secret'", "ALTER USER ann SET CERTIFICATE ON", "DROP USER ann", "DROP USER ben"],
+    [
+        "ALTER USER ann PASSWORD 'a long secret'",
+        "ALTER USER ann SET CERTIFICATE ON",
+        "ALTER USER ann RENAME TO eve",
+        "DROP USER ann",
+        "DROP USER ben",
+    ],
 )
 def test_a_user_has_a_record_for_each_login(statement, logins, many):
     ground = Ground()

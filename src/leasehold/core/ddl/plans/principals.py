@@ -68,7 +68,7 @@ def create_role(statement: CreateRole, catalog: Catalog, _context: Context) -> P
 
 def rename_principal(statement: RenamePrincipal, catalog: Catalog, _context: Context) -> Plan | None:
     """Another name for the same user or role: rights, roles and logins stay. A certificate of the new name may be that
-    of somebody else, so certificates are off then."""
+    of somebody else, so certificates are off then, and what they have logged in ends."""
     found = principal_named(statement.name, statement.kind, catalog)
     if statement.to == found.name:
         return None
@@ -77,7 +77,8 @@ def rename_principal(statement: RenamePrincipal, catalog: Catalog, _context: Con
         raise _exists(taken)
     is_same = fold(statement.to) == fold(found.name)
     record = msgspec.structs.replace(found, name=statement.to, by_certificate=is_same and found.by_certificate)
-    return Plan(changes=(put(keys.principal(found.id), record),), counters=counters(catalog))
+    ended = () if is_same else end_logins(found.id, catalog, lambda login: login.by_certificate)
+    return Plan(changes=(put(keys.principal(found.id), record), *ended), counters=counters(catalog))
 
 
 def drop_principal(statement: DropPrincipal, catalog: Catalog, _context: Context) -> Plan | None:
