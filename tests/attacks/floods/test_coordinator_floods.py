@@ -45,6 +45,7 @@ which gRPC's server alone needs 0.5 ms a question (docs/decisions/0017)."""
 UNFINISHED: Final = 1_000
 PARSERS: Final = 20
 STATEMENTS: Final = 200
+VIEWS: Final = 200
 SILENT_SESSIONS: Final = 300
 RESETS: Final = 1_000
 VIEWERS: Final = 60
@@ -226,6 +227,17 @@ def test_statements_of_many_conditions(ground: Ground, scale: int) -> None:
 def test_large_statements_that_are_explained(ground: Ground, scale: int) -> None:
     text = f"EXPLAIN CREATE TABLE shop.explained (a BIGINT) CLUSTERED BY (a) INTO {BUCKETS_MAX} BUCKETS"
     ended = asked_at_once(ground, STATEMENTS // 2 * scale, text, who=ROOT)
+    assert "OK" in ended
+    assert ended <= {"OK", "BUSY"}
+
+
+def test_drops_of_what_many_views_read_are_explained(ground: Ground, scale: int) -> None:
+    with ground.connect(ROOT) as root:
+        root.sql("CREATE DATABASE IF NOT EXISTS seen")
+        root.sql("CREATE TABLE IF NOT EXISTS seen.t (a BIGINT, b STRING)")
+        for number in range(VIEWS):
+            root.sql(f"CREATE OR REPLACE VIEW seen.v{number} AS SELECT a, b FROM seen.t")
+    ended = asked_at_once(ground, STATEMENTS * scale, "EXPLAIN DROP TABLE seen.t CASCADE", who=ROOT)
     assert "OK" in ended
     assert ended <= {"OK", "BUSY"}
 

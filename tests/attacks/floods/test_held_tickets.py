@@ -13,7 +13,7 @@ import pytest
 from leasehold.client.table import conditions
 from leasehold.core.membership.identity import node_login
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import CompactTicket, FlightCaller
+from leasehold.core.words.messages import CompactTicket, FieldFilter, FlightCaller
 from leasehold.ids import (
     BucketNumber,
     ClusterId,
@@ -25,6 +25,7 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX, TICKET_WORD_CHARACTERS_MAX
+from leasehold.limits.statements import REPLACED_VALUES_MAX
 from leasehold.limits.upkeep import REWRITE_PORTION_SEGMENTS
 from leasehold.wire.flight import CALLER_HEADER, HEALTH, descriptor
 from leasehold.wire.flight_codec import pieces, write_field, write_schema
@@ -62,7 +63,9 @@ def compaction() -> bytes:
     return write_field(1, encode(ticket))
 
 
-@pytest.mark.parametrize("kind", ["compactions of strangers", "conditions of a reader", "questions of a nobody"])
+@pytest.mark.parametrize(
+    "kind", ["compactions of strangers", "conditions of a reader", "values of a reader", "questions of a nobody"]
+)
 def test_tickets_whose_answers_nobody_takes(ground: Ground, scale: int, kind: str) -> None:
     with contextlib.ExitStack() as opened, ground.attacked():
         said: list[tuple[str, bytes]] = []
@@ -77,6 +80,13 @@ def test_tickets_whose_answers_nobody_takes(ground: Ground, scale: int, kind: st
                 address, request = reading(cluster, TABLE)[0]
                 plan = cluster.plan(TABLE, None, where=where)
                 asked = write_field(1, encode(msgspec.structs.replace(request, where=plan.where)))
+                said = [(CALLER_HEADER, encode(FlightCaller(login=node_login(login))))]
+            case "values of a reader":
+                cluster = opened.enter_context(ground.connect(READER))
+                login = logged_in(cluster)
+                address, request = reading(cluster, TABLE)[0]
+                short = FieldFilter(field=request.fields[0], operator="IN", values=("12",) * REPLACED_VALUES_MAX)
+                asked = write_field(1, encode(msgspec.structs.replace(request, where=(short,) * 33)))
                 said = [(CALLER_HEADER, encode(FlightCaller(login=node_login(login))))]
             case _:
                 cluster = opened.enter_context(ground.connect(NOBODY))

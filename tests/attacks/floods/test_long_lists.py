@@ -33,6 +33,7 @@ from leasehold.ids import (
 )
 from leasehold.limits.people import LOGINS_PER_USER_MAX
 from leasehold.limits.requests import REQUEST_BYTES_MAX
+from leasehold.limits.statements import FILTERS_MAX, REPLACED_VALUES_MAX
 from leasehold.wire.rpc import CALL, COMMIT
 from tests.attacks.floods.test_coordinator_floods import ANSWER_S, CONNECTIONS, at_once, channels, sent_by_many
 from tests.attacks.floods.tickets import logged_in
@@ -51,17 +52,22 @@ def rows(size: int) -> bytes:
     return encode(Rows(columns=("a",), rows=((None,),) * (size // 2 - 100), revision=Revision(1)))
 
 
-def covers(size: int) -> bytes:
-    """A commit whose conditions have empty values."""
+def covers(conditions: int, *values: str) -> bytes:
+    """A commit whose conditions have these values."""
     field = Field(id=FieldId(1), name="a", type="STRING", nullable=True, state=UseState.IN_USE)
     return encode(
         CommitTransaction(
             cluster_id=ClusterId("c"),
             transaction=TransactionId("0" * 32),
             segments=(),
-            covers=(FieldFilter(field=field, operator="IN", values=("",) * (size - 1_000)),),
+            covers=(FieldFilter(field=field, operator="IN", values=values),) * conditions,
         )
     )
+
+
+def short_values() -> bytes:
+    """Each takes 50 bytes in memory."""
+    return covers(FILTERS_MAX, *(f"{one % 100:02d}" for one in range(REPLACED_VALUES_MAX)))
 
 
 def replaces(size: int) -> bytes:
@@ -88,9 +94,10 @@ def check_refused(ended: Counter[str]) -> None:
         (CALL, lambda: rows(REQUEST_BYTES_MAX)),
         (COMMIT, lambda: rows(COMMIT_BYTES)),
         (COMMIT, lambda: replaces(COMMIT_BYTES)),
-        pytest.param(COMMIT, lambda: covers(COMMIT_BYTES), marks=pytest.mark.long),
+        (COMMIT, short_values),
+        pytest.param(COMMIT, lambda: covers(1, *("",) * (COMMIT_BYTES - 1_000)), marks=pytest.mark.long),
     ],
-    ids=["an answer", "an answer as a commit", "segments of a commit", "conditions of a commit"],
+    ids=["an answer", "an answer as a commit", "segments of a commit", "values of a commit", "conditions of a commit"],
 )
 def test_messages_that_take_far_more_memory_than_their_bytes(
     ground: Ground, scale: int, method: str, made: Callable[[], bytes]

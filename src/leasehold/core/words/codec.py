@@ -58,17 +58,22 @@ def decode_ticket(blob: bytes | bytearray) -> Ticket:
 
 
 def _with_few_values(message: M) -> M:
-    """The message, if all its conditions together have no more values than those of any request may have."""
+    """The message, if all its conditions together have no more values than any request may have."""
+    count = _count_values(message)
+    if count <= ASKED_VALUES_MAX:
+        return message
+    del message  # the error would hold it
+    raise Refused(
+        f"the conditions have {count} values, over {ASKED_VALUES_MAX}",
+        code=ErrorCode.BAD_MESSAGE,
+        hint="ask with fewer values",
+    )
+
+
+def _count_values(message: Message) -> int:
     asked = message.first if isinstance(message, ReadTogether) else message
     conditions = (*(getattr(asked, "where", None) or ()), *(getattr(asked, "covers", None) or ()))
-    count = sum(len(one.values) for one in conditions)
-    if count > ASKED_VALUES_MAX:
-        raise Refused(
-            f"the conditions have {count} values, over {ASKED_VALUES_MAX}",
-            code=ErrorCode.BAD_MESSAGE,
-            hint="ask with fewer values",
-        )
-    return message
+    return sum(len(one.values) for one in conditions)
 
 
 def decode_as(kind: type[M], blob: bytes | bytearray) -> M:

@@ -1,5 +1,6 @@
 """Bytes that are not ours are refused, whatever they are; no message can end a process."""
 
+import traceback
 from functools import partial
 
 import msgspec
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from leasehold.core.words import messages
 from leasehold.core.words.codec import decode_message, decode_record, decode_request, decode_ticket, encode
 from leasehold.core.words.messages import BaseMessage, WhoAreYou
-from leasehold.core.words.records import ClusterRecord
+from leasehold.core.words.records import ClusterRecord, Field, UseState
 from leasehold.core.words.statements import Literal
 from leasehold.errors import Corrupt, Refused
 from leasehold.limits.messages import ASKED_MAX, ASKED_VALUES_MAX, MESSAGE_BYTES_MAX
@@ -79,3 +80,21 @@ def test_a_list_that_is_too_long_is_not_decoded(asked, where):
     with pytest.raises(Refused, match=where) as caught:
         decode_request(encode(asked))
     assert caught.value.code == "BAD_MESSAGE"
+
+
+def covering(values, conditions):
+    """A commit whose conditions have so many values each."""
+    field = Field(id=1, name="a", type="STRING", nullable=True, state=UseState.IN_USE)
+    one = messages.FieldFilter(field=field, operator="IN", values=("x",) * values)
+    return messages.CommitTransaction(cluster_id="c", transaction="t", segments=(), covers=(one,) * conditions)
+
+
+def test_conditions_have_a_number_of_values_together_and_the_error_does_not_hold_them():
+    most = covering(ASKED_VALUES_MAX // 2, 2)
+    assert decode_request(encode(most), commit=True) == most
+    with pytest.raises(Refused, match=f"{ASKED_VALUES_MAX + 1} values, over {ASKED_VALUES_MAX}") as refused:
+        decode_request(encode(covering(ASKED_VALUES_MAX // 3 + 1, 3)), commit=True)
+    assert refused.value.code == "BAD_MESSAGE"
+    frames = traceback.walk_tb(refused.value.__traceback__)
+    held = [one for frame, _ in frames for one in frame.f_locals.values()]
+    assert not any(isinstance(one, messages.CommitTransaction) for one in held if one is not most)
