@@ -22,7 +22,7 @@ from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Re
 from leasehold.ids import Revision
 from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES, TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
-from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
+from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX, COMMANDS_TURN_NS
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
 from leasehold.metastorage.transaction import bytes_of_changes
 
@@ -166,7 +166,7 @@ class Writer:
         size = OWN_BYTES
         accepted: list[_Command] = []
         refused: list[tuple[_Command, LeaseholdError]] = []
-        command = batch[0]
+        command, until_ns = batch[0], self._now_ns() + COMMANDS_TURN_NS
         while True:
             changes = self._decide(command, draft, refused)
             if changes is not None:
@@ -177,7 +177,7 @@ class Writer:
                 merged.update((change.key, change) for change in changes)
                 draft = draft.changed(changes)
                 accepted.append(command)
-            if len(batch) == COMMANDS_PER_TRANSACTION_MAX or self._commands.empty():
+            if len(batch) == COMMANDS_PER_TRANSACTION_MAX or self._commands.empty() or self._now_ns() >= until_ns:
                 break
             command = self._commands.get_nowait()
             batch.append(command)
@@ -194,6 +194,8 @@ class Writer:
                 self._known.set()
                 return
             self._known.set()
+        else:
+            await asyncio.sleep(0)  # others have their turn, however many commands there are to refuse
         _decline(refused)
         for one in accepted:
             if not one.answer.done():

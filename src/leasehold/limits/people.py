@@ -8,6 +8,8 @@ PRINCIPALS_MAX: Final = 10_000
 """Users and roles."""
 ROLES_PER_USER_MAX: Final = 64
 PASSWORD_CHARACTERS_MAX: Final = 1_024
+LOGIN_CHARACTERS_MAX: Final = 16 * PASSWORD_CHARACTERS_MAX
+"""Of a name or a password that is shown: a longer one is not decoded."""
 PASSWORD_TIME_COST: Final = 2
 """Passes of argon2id over its memory: a password costs about 50 ms and 19 MiB (OWASP's least, RFC 9106)."""
 PASSWORD_MEMORY_KIB: Final = 19 * 1024

@@ -7,6 +7,8 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 COMMAND_QUEUE_MAX: Final = 4_096
 COMMANDS_PER_TRANSACTION_MAX: Final = 256
+COMMANDS_TURN_NS: Final = 5 * MILLISECOND_NS
+"""How long a leader decides on commands before others have their turn."""
 REQUEST_FRAME_BYTES_MAX: Final = 64 * 1024
 """Of one gRPC message to a coordinator; a larger request travels in several frames."""
 REQUEST_BYTES_MAX: Final = 5 * 1024 * 1024

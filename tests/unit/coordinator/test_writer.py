@@ -18,7 +18,7 @@ from leasehold.core.words.records import HorizonRecord, NodeRecord
 from leasehold.errors import Indefinite, Refused, gravest
 from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.metastorage import TRANSACTION_BYTES_MAX
-from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
+from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX, COMMANDS_TURN_NS
 from leasehold.metastorage.contract import LeadershipLost
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.testing.requests import RequestFate
@@ -148,6 +148,18 @@ async def test_a_refusal_disturbs_nobody_else():
         assert {no.code, again.code} == {"NO"}
         assert len(ground.seen) == 1
         assert await ground.history() == ground.writer.catalog
+
+
+async def test_others_have_their_turn_between_commands_that_take_long():
+    def slow(_catalog):
+        ground.now_ns += COMMANDS_TURN_NS
+        refuses(_catalog)
+
+    async with running() as ground:
+        tasks = ground.submit(*[slow] * 4)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert not all(one.done() for one in tasks)
+        await settle(tasks)
 
 
 async def test_what_a_refused_command_asks_for_is_freed_at_once():

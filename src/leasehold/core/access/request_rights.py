@@ -41,7 +41,9 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             _check_selected(user, _find(name, catalog), catalog)
         case messages.PlanQuery(names=names):
             # More of them are refused later, without a look at any.
-            found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
+            found = [_find(name, catalog) for name in names[:QUERY_TABLES_MAX]]
+            for one in found:  # before it looks at all that these read
+                _check_selected(user, one, catalog)
             reads = all_read(filter(None, found), catalog)
             for one in (*reads.views, *reads.tables):
                 _check_selected(user, one, catalog)

@@ -301,10 +301,10 @@ def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> N
     """Raises `Forbidden` for a user without any right, before a statement is parsed that takes long to parse."""
     if asking is None:
         return
-    counting = set(_counting(asking, catalog))
-    for granted in catalog.grants.values():
-        for one in counting.intersection(granted):
-            if set(granted[one].rights).difference(granted[one].leaving):
+    for one in _counting(asking, catalog):
+        for target in catalog.rights_of.get(one, ()):
+            granted = catalog.grants[target][one]
+            if set(granted.rights).difference(granted.leaving):
                 return
     hint = f"ask a user who has ALTER ON CLUSTER to GRANT rights TO {asking.name}"
     raise Forbidden(f"{asking.name} has no right at all, and the statement is large", hint=hint)

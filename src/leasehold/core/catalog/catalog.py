@@ -187,7 +187,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_token(self, name: str) -> records.TokenRecord | None:
         """The token under `name`."""
-        return next((one for one in self.tokens.values() if fold(one.name) == fold(name)), None)
+        folded = fold(name)
+        return next((one for one in self.tokens.values() if fold(one.name) == folded), None)
 
     def table_name(self, relation: TableRecord | ViewRecord) -> TableName:
         return TableName(self.databases[relation.database].name, relation.name)

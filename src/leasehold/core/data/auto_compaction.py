@@ -40,7 +40,6 @@ from leasehold.core.words.records import (
     SegmentRecord,
     TableRecord,
     TransactionRecord,
-    TransactionState,
     UseState,
 )
 from leasehold.error_codes import ErrorCode
@@ -64,8 +63,8 @@ def has_automatic(catalog: Catalog) -> bool:
 
 def open_compactions(catalog: Catalog) -> Iterator[TransactionRecord]:
     """The transactions in which nodes compact buckets now."""
-    found = catalog.transactions.values()
-    return (one for one in found if one.state is TransactionState.OPEN and one.compacts is not None)
+    found = (catalog.transactions[one] for one in catalog.open_transactions.get(None, ()))  # no user has begun them
+    return (one for one in found if one.compacts is not None)
 
 
 class DueBuckets:

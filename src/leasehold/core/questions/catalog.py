@@ -10,7 +10,7 @@ from leasehold.core.questions.rebalance import rebalance
 from leasehold.core.questions.rows import rows_of
 from leasehold.core.words import statements
 from leasehold.core.words.messages import Rows
-from leasehold.core.words.records import TableRecord
+from leasehold.core.words.records import TableRecord, ViewRecord
 from leasehold.ids import BucketNumber
 from leasehold.limits.statements import INLINE_EFFORT_MAX
 
@@ -86,6 +86,7 @@ def _looked_at(question: object, catalog: Catalog) -> Iterator[int]:
             yield from map(catalog.segments.count, catalog.segments)
         case statements.ShowViews(database=database):
             yield _relations(database, catalog)
+            yield from (len(view.needs) for view in _views(database, catalog))
         case statements.ShowBuckets(table=name):
             yield from _in_buckets(name, catalog)
         case statements.Describe(table=name):
@@ -132,6 +133,14 @@ def _tables(database: str | None, catalog: Catalog) -> Iterator[TableRecord]:
         yield from (catalog.tables[one] for one in catalog.relations(owner.id) if one in catalog.tables)
     elif database is None:
         yield from catalog.tables.values()
+
+
+def _views(database: str | None, catalog: Catalog) -> Iterator[ViewRecord]:
+    owner = None if database is None else catalog.find_database(database)
+    if owner is not None:
+        yield from (catalog.views[one] for one in catalog.relations(owner.id) if one in catalog.views)
+    elif database is None:
+        yield from catalog.views.values()
 
 
 def add_up_to_many(sizes: Iterable[int]) -> bool:

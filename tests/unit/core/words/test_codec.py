@@ -15,6 +15,7 @@ from leasehold.core.words.records import ClusterRecord, Field, UseState
 from leasehold.core.words.statements import Literal
 from leasehold.errors import Corrupt, Refused
 from leasehold.limits.messages import ASKED_MAX, ASKED_VALUES_MAX, MESSAGE_BYTES_MAX
+from leasehold.limits.people import LOGIN_CHARACTERS_MAX
 from leasehold.limits.statements import COLUMNS_MAX, QUERY_TABLES_MAX
 from tests.few import examples
 
@@ -73,6 +74,7 @@ def plan(columns=None, **more):
         (messages.AgreeCutoff(cluster_id="c", table=1, query="q", through=MANY_VIEWS), "through"),
         (messages.DelegateLogin(cluster_id="c", table=1, through=MANY_VIEWS), "through"),
         (messages.PlanQuery(cluster_id=None, names=("",) * (ASKED_MAX + 1)), "names"),
+        (messages.Login(cluster_id=None, user="u", password="p" * (LOGIN_CHARACTERS_MAX + 1)), "password"),
     ],
     ids=lambda one: type(one).__name__ if isinstance(one, BaseMessage) else one,
 )

@@ -1,5 +1,9 @@
 """What clients ask and hear."""
 
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Through
 from leasehold.core.words.records import BarrierReceipt, CheckpointRow, Outcome, SettledNode, Waited
 from leasehold.ids import (
@@ -15,22 +19,26 @@ from leasehold.ids import (
     TransactionId,
     UserToken,
 )
+from leasehold.limits.people import LOGIN_CHARACTERS_MAX
+
+LoginText: TypeAlias = Annotated[str, Meta(max_length=LOGIN_CHARACTERS_MAX)]
+"""Held while a password waits for its turn."""
 
 
 class Login(BaseMessage, frozen=True, kw_only=True, tag="log-in/1"):
     """Asks for the token of a user."""
 
     cluster_id: ClusterId | None
-    user: str
-    password: str
+    user: LoginText
+    password: LoginText
 
 
 class LogInByToken(BaseMessage, frozen=True, kw_only=True, tag="log-in-by-token/1"):
     """Asks for a login of a user, who shows a token of `CREATE TOKEN`."""
 
     cluster_id: ClusterId | None
-    user: str
-    token: UserToken
+    user: LoginText
+    token: Annotated[UserToken, Meta(max_length=LOGIN_CHARACTERS_MAX)]
 
 
 class LogInByCertificate(BaseMessage, frozen=True, kw_only=True, tag="log-in-by-certificate/1"):
