@@ -46,9 +46,12 @@ def made(tmp_path: Path) -> Iterator[Cluster]:
     with cluster(tmp_path, nodes=2) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         for number in range(4):
-            transaction = made.open()
-            batch = rows(100 * number, 100)
-            made.commit(transaction, stage(made.facts(), transaction, [batch], made.catalog.revision))
+            whole = False
+            while not whole:  # a busy machine may hold the second node for so long that a write goes on without it
+                transaction = made.open()
+                staged = stage(made.facts(), transaction, [rows(100 * number, 100)], made.catalog.revision)
+                whole = all(len(one.holders) == 2 for one in staged)
+            made.commit(transaction, staged)
         yield made
 
 
