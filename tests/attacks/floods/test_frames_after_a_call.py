@@ -1,15 +1,18 @@
 """Frames of HTTP/2 that belong to no call, on connections that have made one. gRPC takes them in without a bound."""
 
 import contextlib
+import select
 import socket
 import ssl
 import struct
 import threading
+import time
 
 import pytest
 
 from leasehold.certificates.files import CA
 from leasehold.client.trust import TLS_FOLDER
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.rpc import CALL
 from tests.attacks.floods.test_flight_floods import SERVICE
 from tests.attacks.ground import Ground
@@ -42,7 +45,9 @@ MEANINGLESS = {
 SENT_BYTES_MAX = 512 * 1024 * 1024
 """A connection that takes so much is not cut off at all: between two looks as much comes as the machine can send."""
 TIMEOUT_S = 60
-PATIENCE_S = 3
+PATIENCE_NS = 3 * SECOND_NS
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""A connection that does not block has to be waited for."""
 
 
 @pytest.fixture
@@ -76,24 +81,28 @@ def ended(came: bytearray) -> bool:
 
 def sent_until_it_ends(connection: socket.socket, content: bytes) -> int:
     """Bytes that the connection took before it was shut down, or took no more: gRPC reads no pings while it has many
-    to answer. Meanwhile its answers are read."""
-
-    def read_on() -> None:
-        with contextlib.suppress(OSError, ssl.SSLError):
-            while connection.recv(65_536):
-                pass
-
-    reading = threading.Thread(target=read_on, daemon=True)
-    reading.start()
-    sent = 0
-    connection.settimeout(PATIENCE_S)
-    with contextlib.suppress(OSError, ssl.SSLError):
-        while sent < SENT_BYTES_MAX:
-            connection.sendall(content)
-            sent += len(content)
+    to answer. Meanwhile its answers are read, on the same thread: OpenSSL bears one at a time."""
+    connection.setblocking(False)
+    sent, taken_ns = 0, time.monotonic_ns()
+    with contextlib.suppress(OSError):  # it was shut down
+        while sent < SENT_BYTES_MAX and time.monotonic_ns() - taken_ns < PATIENCE_NS and not has_ended(connection):
+            try:
+                sent += connection.send(memoryview(content)[sent % len(content) :])
+                taken_ns = time.monotonic_ns()
+            except NOT_NOW:
+                select.select([connection], [connection], [], PATIENCE_NS / SECOND_NS)
         connection.shutdown(socket.SHUT_RDWR)
-    reading.join()
     return sent
+
+
+def has_ended(connection: socket.socket) -> bool:
+    """Whether the other end has closed it; takes what has come on it."""
+    try:
+        while connection.recv(65_536):
+            pass
+    except NOT_NOW:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("kind", MEANINGLESS)
