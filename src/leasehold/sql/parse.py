@@ -46,7 +46,7 @@ def _parse(text: str) -> AnyStatement:
     if USER_TOKEN.search(text) is not None:  # errors and the history would show it
         raise BadStatement(
             "the statement has the text of a token in it, which is a secret",
-            hint="write the name of the token, or its SHA-256. Whoever has seen the text can log in with it",
+            hint="write its name, or its hash in CREATE TOKEN; drop the token if others may have read the text",
         )
     cursor = Cursor(read(text))
     statement = _statement(cursor)

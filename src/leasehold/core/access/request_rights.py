@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from leasehold.core.access.delegation import check_scan_within, check_within, check_write_within
 from leasehold.core.access.rights import CLUSTER, asker_of, holds, need, path_of, user_of
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.reads import all_read
+from leasehold.core.catalog.reads import walked
 from leasehold.core.membership.identity import node_login
 from leasehold.core.words import messages
 from leasehold.core.words.records import PrincipalRecord, Right, TableRecord, TransactionState, ViewRecord
@@ -41,11 +41,8 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
             _check_selected(user, _find(name, catalog), catalog)
         case messages.PlanQuery(names=names):
             # More of them are refused later, without a look at any.
-            found = [_find(name, catalog) for name in names[:QUERY_TABLES_MAX]]
-            for one in found:  # before it looks at all that these read
-                _check_selected(user, one, catalog)
-            reads = all_read(filter(None, found), catalog)
-            for one in (*reads.views, *reads.tables):
+            found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
+            for one in walked(filter(None, found), catalog):
                 _check_selected(user, one, catalog)
         case (
             messages.AgreeCutoff(table=table, through=through)

@@ -121,8 +121,8 @@ class Requests:
         by_itself: bool = False,
     ) -> None:
         """Waits at most `wait_ns` until the view shows `revision`. That permits nothing: the caller passes the guard
-        next. Whoever shows a `login` that the view does not know has few places to wait, unless a node asks `by_itself`
-        or is authorised already.
+        next. A caller whose `login` the view does not know has few places to wait. `by_itself` says that no login is
+        needed: the node asks for itself, or has checked the caller before.
 
         Raises `Refused` with code BEHIND, with BUSY if too many others wait, and with GENERATION_CHANGED if the view is
         of a newer `generation`. Raises `Fenced` as soon as the lease has ended.

@@ -1,7 +1,7 @@
 """Questions that a catalog answers by itself."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias, TypeGuard, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias, TypeGuard, TypeVar, assert_never
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.settings import settings_rows
@@ -10,9 +10,10 @@ from leasehold.core.questions.rebalance import rebalance
 from leasehold.core.questions.rows import rows_of
 from leasehold.core.words import statements
 from leasehold.core.words.messages import Rows
-from leasehold.core.words.records import TableRecord, ViewRecord
-from leasehold.ids import BucketNumber
+from leasehold.ids import BucketNumber, ObjectId
 from leasehold.limits.statements import INLINE_EFFORT_MAX
+
+R = TypeVar("R")
 
 CatalogQuestion: TypeAlias = (
     statements.OfRelations
@@ -81,12 +82,12 @@ def _looked_at(question: object, catalog: Catalog) -> Iterator[int]:
             yield from map(catalog.segments.count, catalog.segments)
         case statements.ShowTables(database=database):
             yield _relations(database, catalog)
-            for table in _tables(database, catalog):
+            for table in _inside(database, catalog.tables, catalog):
                 yield table.buckets
             yield from map(catalog.segments.count, catalog.segments)
         case statements.ShowViews(database=database):
             yield _relations(database, catalog)
-            yield from (len(view.needs) for view in _views(database, catalog))
+            yield from (len(view.needs) for view in _inside(database, catalog.views, catalog))
         case statements.ShowBuckets(table=name):
             yield from _in_buckets(name, catalog)
         case statements.Describe(table=name):
@@ -127,20 +128,13 @@ def _relations(database: str | None, catalog: Catalog) -> int:
     return 0 if owner is None else len(catalog.relation_names.get(owner.id, ()))
 
 
-def _tables(database: str | None, catalog: Catalog) -> Iterator[TableRecord]:
+def _inside(database: str | None, of_all: Mapping[ObjectId, R], catalog: Catalog) -> Iterator[R]:
+    """The tables or the views `of_all` that are in a database; without a database all of them."""
     owner = None if database is None else catalog.find_database(database)
     if owner is not None:
-        yield from (catalog.tables[one] for one in catalog.relations(owner.id) if one in catalog.tables)
+        yield from (of_all[one] for one in catalog.relations(owner.id) if one in of_all)
     elif database is None:
-        yield from catalog.tables.values()
-
-
-def _views(database: str | None, catalog: Catalog) -> Iterator[ViewRecord]:
-    owner = None if database is None else catalog.find_database(database)
-    if owner is not None:
-        yield from (catalog.views[one] for one in catalog.relations(owner.id) if one in catalog.views)
-    elif database is None:
-        yield from catalog.views.values()
+        yield from of_all.values()
 
 
 def add_up_to_many(sizes: Iterable[int]) -> bool:
