@@ -55,12 +55,12 @@ SHARE_MIN: Final = 0.1
 STARVED_SHARE: Final = 0.2
 """With less of a processor a node may lose its lease without any attack. It is the share of the whole attack: of 3 s in
 it, a node may run for a third of one."""
+PATIENCE_S: Final = 60
 SAMPLE_NS: Final = 50_000_000
 ROUNDS_BEFORE: Final = 3
 ROUNDS_DURING: Final = 2
 """At least so many rounds of the honest client begin and end beside each attack."""
 LONG_SCALE: Final = 10
-STRANGE_HOST: Final = "127.0.0.2"
 BEGINS: Final = "serving from revision"
 ROOT: Final = ("root", "the password of root")
 KEPT: Final = "kept"
@@ -121,6 +121,8 @@ class Ground:
         """What the attackers and the honest client have for TLS."""
         self._honest = honest
         self._attacks = itertools.count(1)
+        self._attacked = [1]
+        """The number of this attack, shared by copies."""
         self._bytes_at_first: dict[int, int] = {}
         """Of each process, by its pid, before the first attack that it has seen."""
         self.directory = cluster.directory
@@ -174,16 +176,23 @@ class Ground:
         given.append(("grpc.ssl_target_name_override", self.tls.server_name(role)))
         return grpc.secure_channel(self.door(address), self.tls.channel(), options=given)
 
-    def connection(self, address: str) -> socket.socket:
+    def connection(self, address: str, host: str | None = None, *, patience_s: int = PATIENCE_S) -> socket.socket:
         """A connection that speaks no HTTP/2 by itself; over TLS after its handshake."""
-        return self.in_tls(self.tcp(address))
+        return self.in_tls(self.tcp(address, host, patience_s=patience_s))
 
-    def tcp(self, address: str) -> socket.socket:
-        """A connection that has begun nothing; where there is TLS, it comes from another machine than the honest
-        client."""
+    def tcp(self, address: str, host: str | None = None, *, patience_s: int = PATIENCE_S) -> socket.socket:
+        """A connection that has begun nothing; where there is TLS, it comes from `host`, or from another machine than
+        the honest client. A server answers no attacker whom it has banned: `patience_s` bounds the wait."""
+        source = None if self.files is None else (host or self.strange_host(), 0)
         host, port = self.door(address).rsplit(":", 1)
-        source = None if self.files is None else (STRANGE_HOST, 0)
-        return socket.create_connection((host, int(port)), timeout=60, source_address=source)
+        made = socket.create_connection((host, int(port)), timeout=patience_s, source_address=source)
+        made.settimeout(PATIENCE_S)
+        return made
+
+    def strange_host(self, number: int = 2) -> str:
+        """Where attackers come from over TLS. Each attack has addresses of its own: a server keeps out for a while who
+        has flooded it."""
+        return f"127.0.{self._attacked[0]}.{number}"
 
     def in_tls(self, connection: socket.socket) -> socket.socket:
         if self.files is None:
@@ -226,6 +235,7 @@ class Ground:
         processors = _Processors([self._honest.pid, *(one.pid for one in processes.values())])
         with _Memory(processes) as memory, _Beside(one_round) as beside:
             yield
+        self._attacked[0] += 1
         share, lapses_now = processors.share(), self._lapses()
         during, grown = beside.rounds, memory.grown_bytes()
         assert len(during) >= ROUNDS_DURING, "the honest client has ended"

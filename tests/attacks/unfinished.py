@@ -8,11 +8,11 @@ import selectors
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 ACK, END_HEADERS, END_STREAM = 1, 4, 1
 INITIAL_WINDOW_SIZE: Final = 4
 FRAME_BYTES: Final = 16_384
@@ -30,12 +30,29 @@ def literal(name: str, value: str) -> bytes:
     return bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
+def header_block(path: str, authority: str, scheme: str = "https", said: Mapping[str, str] | None = None) -> bytes:
+    """The headers of a call of gRPC, with more that are `said`."""
+    headers = {":method": "POST", ":scheme": scheme, ":path": path, ":authority": authority}
+    headers |= {"content-type": "application/grpc", "te": "trailers", **(said or {})}
+    return b"".join(literal(*one) for one in headers.items())
+
+
+def in_message(content: bytes) -> bytes:
+    """As gRPC sends it."""
+    return b"\0" + len(content).to_bytes(4, "big") + content
+
+
+def whole_frames(came: bytearray) -> Iterator[tuple[int, int, bytes]]:
+    """Kind, flags and content of each frame that is whole; it goes from `came`."""
+    while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
+        one = came[3], came[4], bytes(came[HEADER_BYTES:end])
+        del came[:end]
+        yield one
+
+
 def untaken_calls(path: str, authority: str, asked: bytes, calls: int) -> bytes:
     """What begins a connection with so many calls of one message, whose windows stay at 0: no answer is taken."""
-    headers = {":method": "POST", ":scheme": "https", ":path": path, ":authority": authority}
-    headers |= {"content-type": "application/grpc", "te": "trailers"}
-    block = b"".join(literal(*one) for one in headers.items())
-    message = b"\0" + len(asked).to_bytes(4, "big") + asked
+    block, message = header_block(path, authority), in_message(asked)
     begun = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)) + frame(SETTINGS, ACK, 0, b"")
     each = (
         frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, END_STREAM, stream, message)
@@ -46,12 +63,9 @@ def untaken_calls(path: str, authority: str, asked: bytes, calls: int) -> bytes:
 
 def pongs(came: bytearray) -> bytes:
     """The answers to the pings in `came`, which show a server that the connection is alive; whole frames go from it."""
-    answers = b""
-    while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
-        if came[3] == PING and not came[4] & ACK:
-            answers += frame(PING, ACK, 0, bytes(came[HEADER_BYTES:end]))
-        del came[:end]
-    return answers
+    return b"".join(
+        frame(PING, ACK, 0, content) for kind, flags, content in whole_frames(came) if kind == PING and not flags & ACK
+    )
 
 
 class Unfinished:
@@ -62,9 +76,7 @@ class Unfinished:
     ) -> None:
         self.socket = connection
         self.socket.setblocking(False)
-        headers = {":method": "POST", ":scheme": "http", ":path": method, ":authority": address}
-        headers |= {"content-type": "application/grpc", "te": "trailers", **said}
-        block = b"".join(literal(*one) for one in headers.items())
+        block = header_block(method, address, "http", said)
         streams = range(1, 2 * count, 2)
         first = PREFACE + frame(SETTINGS, 0, 0, b"")
         first += b"".join(frame(HEADERS, END_HEADERS, stream, block) for stream in streams)

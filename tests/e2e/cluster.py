@@ -13,6 +13,21 @@ from leasehold.errors import LeaseholdError, Refused
 from leasehold.local.members import LocalMembers
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
+from tests.e2e.waiting import wait_until
+
+
+def threads_of(process: psutil.Process) -> list[Path]:
+    """Where the kernel tells of each thread of a process and of those below it."""
+    below = [process, *process.children(recursive=True)]
+    return [thread for one in below for thread in Path(f"/proc/{one.pid}/task").iterdir()]
+
+
+def is_stopped(thread: Path) -> bool:
+    """Also if it has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] in {"T", "Z"}
+    except FileNotFoundError:
+        return True
 
 
 class RunningCluster:
@@ -66,7 +81,12 @@ class RunningCluster:
         process.wait_until_gone()
 
     def pause(self, name: str) -> None:
+        """SIGSTOP; returns once each thread has stopped. The kernel hands the signal to one of them, and the others go
+        on until that one has a processor."""
+        process = self.local.node(name).running()
         self.local.node(name).signal(signal.SIGSTOP)
+        assert process is not None, "it has just taken a signal"
+        wait_until(lambda: all(map(is_stopped, threads_of(process))))
 
     def resume(self, name: str) -> None:
         self.local.node(name).signal(signal.SIGCONT)

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from leasehold.core.data.segment_files import Opening
 from leasehold.core.membership.generations import generation_of
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import ReadTicket
@@ -106,7 +107,12 @@ def test_a_file_that_is_damaged_after_it_was_found_right_is_replaced() -> None:
 
 def test_a_sound_file_stays_whatever_fails_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(
-        _self: MemorySegments, _ticket: ReadTicket, _telling: tuple[Field, ...], _row: int, _rows: int
+        _self: MemorySegments,
+        _ticket: ReadTicket,
+        _telling: tuple[Field, ...],
+        _row: int,
+        _rows: int,
+        _opening: Opening,
     ) -> AsyncGenerator[tuple[Part, int]]:
         raise Corrupt("nobody knows why")
         yield Part(()), 0

@@ -44,7 +44,7 @@ from leasehold.certificates.certificate import (
 from leasehold.certificates.files import CA, IDENTITY, check_directory, read_key_file, read_public_file
 from leasehold.certificates.names import DOMAIN, CertificateName, CertificateRole
 from leasehold.errors import BadCertificate, typed
-from leasehold.limits.certificates import CERTIFICATE_CHAIN_MAX, CERTIFICATE_ROOTS_MAX
+from leasehold.limits.certificates import CERTIFICATE_CHAIN_MAX, CERTIFICATE_ROOTS_MAX, CHAIN_BYTES_MAX
 
 _USAGES: Final = {ExtendedKeyUsageOID.SERVER_AUTH: "serverAuth", ExtendedKeyUsageOID.CLIENT_AUTH: "clientAuth"}
 
@@ -100,6 +100,10 @@ def check_own(bundle: Path, identity: bytes, roots: bytes, now: datetime) -> Own
         check_times(path, "the certificate of an intermediate authority", one, now, hint="ask your CA for a new chain")
     for one in chain:
         check_signature_hash(path, one)
+    chain_pem = b"".join(map(pem, chain))
+    if len(chain_pem) > CHAIN_BYTES_MAX:
+        text = f"the certificates have {len(chain_pem)} bytes, over {CHAIN_BYTES_MAX}"
+        raise refused(path, "chain", text, hint="leave out the root, use shorter names, or keys of P-256")
     trusted = read_roots(bundle / CA, roots, now)
     _check_chain(bundle, leaf, intermediates, trusted, now)
     return OwnCertificate(
@@ -107,7 +111,7 @@ def check_own(bundle: Path, identity: bytes, roots: bytes, now: datetime) -> Own
         serial=leaf.serial_number,
         not_before=leaf.not_valid_before_utc,
         not_after=leaf.not_valid_after_utc,
-        chain_pem=b"".join(map(pem, chain)),
+        chain_pem=chain_pem,
         roots_pem=b"".join(map(pem, trusted)),
         key_pem=key_pem(key),
     )

@@ -52,6 +52,7 @@ from leasehold.core.words.records import ClusterRecord, PrincipalRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotLeader
 from leasehold.ids import Revision, Term
+from leasehold.limits.statements import INLINE_EFFORT_MAX
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.sql.parse import parse, parses_at_once
 from leasehold.wire.ports import CALLER, Threads
@@ -174,7 +175,7 @@ class Follower:
                     async for page in pages_of_it:
                         yield page
             case _ if isinstance(request, LookUp) and takes_long(request, catalog):
-                asking = check_request(request, catalog)
+                asking = check_request(request, catalog, reads_max=INLINE_EFFORT_MAX)
 
                 def planned(now: Catalog) -> Found:
                     check_request(request, now)

@@ -50,6 +50,7 @@ from leasehold.core.words.records import CoordinatorRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Definite, Indefinite, Refused
 from leasehold.ids import NodeId
+from leasehold.limits.statements import INLINE_EFFORT_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS, REPAIR_GATHER_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
@@ -227,7 +228,7 @@ class Leader:
         await self._settled(request)
         user = None
         if isinstance(request, messages.ClientRequest) and not isinstance(request, Execute | AskOutcome):
-            user = check_request(request, self._writer.catalog)
+            user = check_request(request, self._writer.catalog, reads_max=INLINE_EFFORT_MAX)
         match request:
             case messages.WhoAreYou():
                 return cluster_facts(self._writer.catalog, self._term, leader=True)

@@ -208,7 +208,7 @@ class Writer:
             return None
         try:
             changes = command.decide(draft)
-            _check_size(changes)
+            check_size(changes)
         except LeaseholdError as error:
             # A copy has no traceback, whose frames hold the command and this list: a circle too.
             refused.append((command, copy.copy(error)))
@@ -238,7 +238,7 @@ def _decline(commands: list[tuple[_Command, LeaseholdError]]) -> None:
             command.answer.set_exception(copy.copy(error))
 
 
-def _check_size(changes: tuple[Change, ...]) -> None:
+def check_size(changes: tuple[Change, ...]) -> None:
     """Refuses what the meta storage would refuse: that would end this leader, and all commands with it."""
     largest = max((len(change.value) for change in changes if change.value is not None), default=0)
     if len(changes) > CHANGES_MAX:

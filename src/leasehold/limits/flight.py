@@ -31,8 +31,12 @@ SEGMENTS_PER_SCAN_MAX: Final = 64
 """That one ticket names."""
 FLIGHT_SCANS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What the batches and messages of all scans take, about; further scans wait."""
+FLIGHT_FOOTER_SMALL_BYTES: Final = 256 * 1024
+"""What a file takes while a scan has it open. For one that takes more, a scan makes room before it opens the file."""
 FLIGHT_SCANS_PATIENCE_NS: Final = SECOND_NS
 """While others wait, a scan is cancelled whose client takes nothing for this long."""
+FLIGHT_CODING_TURNS_MIN: Final = 4
+"""Threads of a node that decode or encode rows at the same time, or as many as it has processors."""
 FLIGHT_WRITES_MAX: Final = 64
 """Segments that a node encodes or takes from peers at once; a single user has at most half of them."""
 FLIGHT_WAITS_MAX: Final = 256

@@ -1,6 +1,7 @@
 """Relations between the bounds, asserted when the package is imported."""
 
 from leasehold.limits import (
+    bans,
     certificates,
     clients,
     etcd,
@@ -105,6 +106,16 @@ assert 2 * (flight.FLIGHT_READS_MAX + flight.FLIGHT_WRITES_MAX) + flight.FLIGHT_
 assert flight.FLIGHT_STRANGERS_WAITS_MAX < flight.FLIGHT_STRANGERS_OPENING_MAX, "somebody can be served meanwhile"
 assert 2 * requests.CALLS_PER_PEER_MAX <= flight.FLIGHT_CALLS_MAX, "no peer takes all calls of a node"
 assert segments.SCANS_FEW * segments.SCAN_FIRST_BYTES_MAX < flight.FLIGHT_SCANS_BYTES_MAX, "several scans begin at once"
+assert 8 * statements.COLUMNS_MAX * segments.CHUNK_BYTES < segments.SEGMENT_FOOTER_BYTES_MAX, (
+    "the widest table may have several row groups in a segment"
+)
+assert segments.SEGMENT_FOOTER_BYTES_MAX < segments.FOOTERS_BYTES_MAX
+assert flight.FLIGHT_WRITES_MAX * segments.FOOTERS_OF_ONE_BYTES <= segments.FOOTERS_BYTES_MAX
+assert segments.PAGE_INDEX_COLUMNS_MAX * segments.PAGE_BYTES <= segments.ROW_GROUP_BYTES
+assert segments.SEGMENT_FOOTER_BYTES_MAX + segments.SCAN_FIRST_BYTES_MAX < flight.FLIGHT_SCANS_BYTES_MAX
+assert flight.FLIGHT_READS_MAX * flight.FLIGHT_FOOTER_SMALL_BYTES <= flight.FLIGHT_SCANS_BYTES_MAX, (
+    "small files that are not made room for"
+)
 assert 2 * statements.FILTER_BYTES_MAX <= flight.TICKET_BYTES_MAX
 assert 4 * statements.VIEW_BODY_CHARACTERS_MAX <= statements.FILTER_BYTES_MAX  # in UTF-8
 assert max(flight.FLIGHT_PART_BYTES, replication.FORWARD_CHUNK_BYTES) <= flight.TICKET_BYTES_MAX, (
@@ -206,6 +217,11 @@ assert messages.MESSAGE_BYTES_MAX + requests.ANSWER_CALL_BYTES < requests.ANSWER
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.TURNS_WAITING_PER_USER_MAX, "a user has several busy clients"
 assert 4 * requests.TURNS_WAITING_PER_USER_MAX <= requests.TURNS_WAITING_MAX
 assert 2 * requests.TURNS_WAITING_PER_USER_BYTES_MAX <= requests.TURNS_WAITING_BYTES_MAX, "no user takes all room"
+assert 2 * requests.TURNS_WAITING_PER_USER_BYTES_MAX <= requests.REQUESTS_DECODED_OF_ONE_MAX, (
+    "users of one address may wait in their turns"
+)
+assert 2 * requests.REQUESTS_DECODED_OF_ONE_MAX <= requests.REQUESTS_DECODED_BYTES_MAX, "no address takes all room"
+assert bans.FAULTS_OF_CUT < bans.FAULTS_OF_ONE_MAX < bans.FAULTS_PER_SECOND_MAX, "one cut bans nobody"
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.CALLS_PER_CONNECTION_MAX, "a client's calls are never refused"
 assert (
     requests.CALLS_OF_CLIENT_MAX * (requests.REQUEST_FRAME_BYTES_MAX + requests.REQUEST_WINDOW_BYTES)

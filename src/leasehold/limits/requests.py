@@ -14,7 +14,15 @@ REQUEST_FRAME_BYTES_MAX: Final = 64 * 1024
 REQUEST_BYTES_MAX: Final = 5 * 1024 * 1024
 """Of any request but a commit, which may take MESSAGE_BYTES_MAX."""
 REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Requests in frames that a coordinator holds at the same time; a further one is answered BUSY before it is read."""
+"""Requests in frames that a coordinator takes in at the same time; a further one is answered BUSY before it is read, or
+the oldest one of the address with most is ended."""
+REQUEST_SMALL_BYTES: Final = 512
+"""Up to this size on its way a request is not counted in memory, where it takes 10 KiB at most."""
+REQUESTS_DECODED_BYTES_MAX: Final = 128 * 1024 * 1024
+"""What requests take in memory that a coordinator has decoded and not answered; one more is answered BUSY. A single one
+may be larger."""
+REQUESTS_DECODED_OF_ONE_MAX: Final = REQUESTS_DECODED_BYTES_MAX // 2
+"""The same of one address."""
 TURNS_WAITING_PER_USER_MAX: Final = 1_024
 """Questions and plans of one user that wait for a turn; a further one is answered BUSY. A program that reads many
 tables may send some hundred at once."""
@@ -35,6 +43,9 @@ one is refused, so calls that are begun and reset at once come only as fast as t
 CALLS_OF_CLIENT_MAX: Final = 64
 """Questions that a client asks at the same time on one connection; it holds further ones back. So it is never refused:
 gRPC's own clients count a call as ended before the server has tidied it up."""
+CALL_HEADERS_MAX: Final = 64
+"""Headers of a call, some ten for a client. gRPC bounds their size, but only once a peer has said yes to its settings.
+Until then a call may bring half a million, for which Python needs a second and 100 MiB."""
 CALLS_PENDING_MAX: Final = 5_120
 """Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
 CALLS_PENDING_HARD_MAX: Final = 6_144
@@ -53,13 +64,13 @@ CONNECTIONS_PER_PEER_MAX: Final = 256
 CALLS_PER_PEER_MAX: Final = 1_024
 """Calls of one address under way at a server with TLS; a node answers a further one BUSY, and a coordinator ends it. A
 call to a coordinator is under way until its answer has gone."""
-ANSWERS_BYTES_PER_PEER_MAX: Final = 64 * 1024 * 1024
+ANSWERS_BYTES_PER_PEER_MAX: Final = 48 * 1024 * 1024
 """Answers of a coordinator with TLS that one address has asked for and not taken; gRPC holds up to two copies."""
-ANSWERS_BYTES_MAX: Final = 72 * 1024 * 1024
+ANSWERS_BYTES_MAX: Final = 56 * 1024 * 1024
 """The same of all addresses; then the connections of the address that has most are ended. So a coordinator grows by
-some 150 MiB, however many addresses a user has."""
-ANSWER_CALL_BYTES: Final = 11 * 1024
-"""What each such answer counts beside its bytes: gRPC holds some 22 KiB for its call."""
+some 120 MiB, however many addresses a user has."""
+ANSWER_CALL_BYTES: Final = 24 * 1024
+"""What each such answer counts beside its bytes: as much as gRPC holds for its call."""
 PEERS_CACHED_MAX: Final = 1_024
 """Addresses of callers that a process has parsed and knows."""
 CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
@@ -67,13 +78,30 @@ CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
 connection with more is closed soon. A chain of certificates of 100 KiB takes up to 2 MiB of memory."""
 CONNECTION_UNASKED_LOOKS: Final = 20
 """It is closed after so many looks: a busy server may begin the first of many calls that late."""
-CONNECTIONS_UNASKED_MAX: Final = 32
-"""While there are more such connections, each is closed at its second look."""
+CONNECTION_FLOOD_BYTES: Final = CALLS_OF_CLIENT_MAX * (STREAM_WINDOW_BYTES + 1024)
+"""What a client can send before its first call has begun: then the windows of all its calls are full."""
+CONNECTIONS_UNASKED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The same of all connections of a process with more than CONNECTION_UNASKED_SMALL_BYTES; above it those with most are
+closed at once."""
+CONNECTION_UNASKED_SMALL_BYTES: Final = 4 * 1024
+"""Without large certificates a handshake has less."""
+CONNECTION_UNASKED_GROWING_LOOKS: Final = 5
+"""At so many looks such a connection may grow: a busy server may begin the first call late."""
 CONNECTION_UNREAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """What may come on a connection later and belong to no message that was read: each call of a client may have one on its
 way. Writes of rows count apart, since their messages are large."""
 CONNECTION_CALL_BYTES: Final = 8 * 1024 + STREAM_WINDOW_BYTES
 """What a call may bring besides its messages that are read: gRPC refuses larger headers."""
+CONNECTION_THIN_CALL_BYTES: Final = 1024
+"""What most calls bring besides their messages."""
+CONNECTION_SENT_SHARE: Final = 16
+"""A client says less than one byte for so many that it is sent."""
+CONNECTION_THIN_LOOK_BYTES: Final = 1024
+"""What a client says besides, from one look to the next."""
+CONNECTION_THIN_BYTES_MAX: Final = 128 * 1024
+"""What may come on a connection without end, before it is a fault."""
+CONNECTION_GROWING_LOOKS: Final = 1
+"""At so many looks it may grow above that: then the windows of honest calls are full."""
 CONNECTION_LOOK_BYTES: Final = 8 * 1024
 """What a client may say besides its calls from one look to the next: pings, and that it has room for more."""
 CONNECTIONS_LOOKED_MAX: Final = 256

@@ -18,6 +18,10 @@ SCAN_READ_BYTES: Final = 256 * 1024
 ROW_GROUP_ROWS: Final = 131_072
 """A scan with conditions passes over whole row groups. Larger ones make no smaller files, and no faster scans."""
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
+COMMIT_SMALL_SEGMENTS: Final = 16
+"""A leader decides on a commit of more segments on a thread first, in the turn of its user: some 60 us for each."""
+COMMIT_SMALL_BOUNDS: Final = 32
+"""So many columns with bounds count as a segment more."""
 PLANNED_SEGMENT_BYTES_MIN: Final = 190
 """No segment takes less of a plan: where too many can't fit into one message, none is looked at."""
 PLANNED_SEGMENT_BYTES_MAX: Final = 320
@@ -58,6 +62,26 @@ STATISTICS_COLUMNS_MAX: Final = 32
 half a KiB in every process."""
 STATISTIC_CHARACTERS_MAX: Final = 32
 """A longer string is cut to a bound of this length."""
+CHUNK_BYTES: Final = 1024
+"""A chunk is one column of one row group. What a file's writer keeps of each finished chunk until the file ends, and a
+reader while it has the file open, about; without bounds of strings."""
+CHUNK_INDEXED_BYTES: Final = 1_600
+"""The same for the writer of a file with a page index."""
+FOOTER_GROWTH: Final = 20
+"""How many times as large as in its file a footer is at most for its reader: some 50 bytes of a file describe a
+chunk."""
+PAGE_INDEX_COLUMNS_MAX: Final = 64
+"""A file of more columns has no page index: a chunk of a row group is mostly one page."""
+CHUNK_BOUND_BYTES_MAX: Final = 4096
+"""Parquet's writer leaves out longer bounds."""
+SEGMENT_FOOTER_BYTES_MAX: Final = 24 * 1024 * 1024
+"""What the writer of one segment keeps of finished chunks; a larger segment is refused."""
+FOOTERS_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The same for all encoders of a node together; one more row group is refused."""
+FOOTERS_OF_ONE_BYTES: Final = 512 * 1024
+"""An encoder that keeps no more is not refused for what others keep."""
+FOOTER_LARGE_BYTES: Final = 4 * 1024 * 1024
+"""Files with more are ended one at a time: Parquet makes copies of what it kept."""
 SEGMENTS_VERIFIED_MAX: Final = 16_384
 """Segment files whose whole checksum a process remembers as right."""
 OPEN_TRANSACTIONS_MAX: Final = 10_000

@@ -31,6 +31,9 @@ VIEW_NODES_MAX: Final = 50_000
 """Nodes of the syntax tree of a view's SELECT with its names written out: checking it takes a few seconds at most."""
 VIEW_DEPTH_MAX: Final = 16
 """Views that read views, one above the other."""
+VIEW_NEEDS_MAX: Final = 10_000
+"""Tables and views that are named by a view and by all views below it. A plan looks at each of them, for some
+microseconds."""
 QUERY_TABLES_MAX: Final = 100
 """Tables that one SELECT reads, those of its views included."""
 INSERT_ROWS_MAX: Final = 1_000

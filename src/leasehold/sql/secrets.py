@@ -16,13 +16,14 @@ _ANNOUNCED: Final = re.compile(
     re.IGNORECASE,
 )
 _QUOTE: Final = re.compile("['\"]")
+_COMMENT: Final = re.compile(r"--|/\*")
 _HIDDEN: Final = "***"
 
 
 def redacted(text: str) -> str:
-    """`text` with `'***'` in place of its password. Never raises.
+    """`text` with `'***'` in place of its password, then also without comments. Never raises.
 
-    A text that can't be parsed is cut where a password may start.
+    A text that can't be parsed is cut where a password or a comment may start.
     """
     if _USER.search(text) is None and _ANNOUNCED.search(text) is None:
         return text
@@ -30,13 +31,17 @@ def redacted(text: str) -> str:
         statement = parse(text)
     except Refused:
         ends = tuple(_ends(text))
+        comment = _COMMENT.search(text) if ends else None
+        if comment is not None:
+            ends = (*ends, comment.start())
         return f"{text[: min(ends)].rstrip()} {_HIDDEN}" if ends else text
     if isinstance(statement, Explain):
         statement = statement.statement
     if not isinstance(statement, CreateUser | SetPassword):
         return text
-    # The password is the last word of both.
-    return f"{text[: read(text).tokens[-1].start]}'{_HIDDEN}'"
+    # The password is the last word of both. A comment may hold one too.
+    *words, _ = (text[token.start : token.end + 1] for token in read(text).tokens)
+    return " ".join((*words, f"'{_HIDDEN}'"))
 
 
 def _ends(text: str) -> Iterator[int]:

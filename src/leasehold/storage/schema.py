@@ -26,7 +26,8 @@ FIELD_ID_DIGITS_MAX: Final = 18
 """A longer number, from a file or a peer, is no field id."""
 SCHEMAS_CACHED: Final = 256
 SCHEMA_COLUMNS_CACHED: Final = 200
-"""A schema of more columns is made anew each time: a reader chooses its columns, and their names."""
+"""Of schemas with more columns few are kept: a reader chooses its columns, and their names."""
+WIDE_SCHEMAS_CACHED: Final = 4
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
@@ -90,7 +91,7 @@ def arrow_type(text: str) -> pa.DataType:
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     """The Arrow schema of `fields`, in their order, each with its field id as metadata."""
     columns = tuple(_Column(one.name, one.type, one.nullable, one.id) for one in fields)
-    return _known_schema(columns) if len(columns) <= SCHEMA_COLUMNS_CACHED else _schema(columns)
+    return (_known_schema if len(columns) <= SCHEMA_COLUMNS_CACHED else _wide_schema)(columns)
 
 
 class _Column(NamedTuple):
@@ -112,6 +113,7 @@ def _schema(columns: tuple[_Column, ...]) -> pa.Schema:
 
 
 _known_schema: Final = lru_cache(maxsize=SCHEMAS_CACHED)(_schema)
+_wide_schema: Final = lru_cache(maxsize=WIDE_SCHEMAS_CACHED)(_schema)
 
 
 def narrowest(fields: Sequence[Field]) -> Field:

@@ -29,11 +29,14 @@ from leasehold.limits.scrub import SCRUB_PIECE_BYTES
 from leasehold.limits.segments import (
     BATCH_ROWS,
     BATCH_VALUES_MAX,
+    FOOTER_GROWTH,
     SCAN_READ_BYTES,
 )
 from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, count_true, field_number
 from leasehold.storage.statistics import bounds
 
+_FOOTER_END_BYTES: Final = 8
+"""A file ends with the length of its footer in four bytes, and four letters."""
 VALUE_BYTES: Final = 16
 """The most that a value takes in memory, without the characters of a string."""
 
@@ -100,6 +103,15 @@ def read_rows(
     return _batches(path, file, wanted, _GroupTest(file, names, where), skip=row_offset, most=most)
 
 
+def footer_bytes(path: Path) -> int:
+    """About what the footer of a file takes in the memory of its readers, at most: Arrow decodes all of it, however few
+    columns are read. Raises as `verify_segment`."""
+    with _reading(path), path.open("rb", buffering=0) as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        end = os.pread(file.fileno(), _FOOTER_END_BYTES, max(0, size_bytes - _FOOTER_END_BYTES))
+    return FOOTER_GROWTH * min(size_bytes, int.from_bytes(end[:4], "little"))
+
+
 def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
     """Compares a file with the manifest, byte by byte. Raises `Corrupt` if it differs, `NotFound` if there is none,
     `Definite` if it can't be read."""
@@ -157,6 +169,7 @@ def _batches(
     most: Most,
 ) -> Iterator[FileRows]:
     present = list(dict.fromkeys(name for _, name in wanted if name is not None))
+    projection = _Projection(wanted)
     passed_over = 0
     with file:
         for group, rows in enumerate(_row_counts(path, file)):
@@ -175,14 +188,13 @@ def _batches(
                     skip -= raw.num_rows
                     continue
                 # An error in here is no damage of the file.
-                batch = _projected(raw.slice(skip), wanted)
+                batch = projection.of(raw.slice(skip) if skip else raw)
                 yield FileRows(batch, passed_over + batch.num_rows)
                 skip = passed_over = 0
             if seen != rows:
                 raise _corrupt(path, f"row group {group} holds {seen} rows where the footer says {rows}")
     if passed_over:
-        schema = arrow_schema([field for field, _ in wanted])
-        yield FileRows(pa.RecordBatch.from_pylist([], schema=schema), passed_over)
+        yield FileRows(pa.RecordBatch.from_pylist([], schema=projection.schema), passed_over)
 
 
 class _GroupTest:
@@ -190,14 +202,14 @@ class _GroupTest:
 
     def __init__(self, file: pq.ParquetFile, names: dict[int, str], where: tuple[FieldFilter, ...]) -> None:
         self._metadata = file.metadata
-        places = {name: place for place, name in enumerate(file.schema_arrow.names)}
+        schema = file.schema_arrow
+        places = {name: place for place, name in enumerate(schema.names)} if where else {}
         self._tests = [
             (one.field, places[names[one.field.id]], may_fulfil(one.field, one.operator, one.values))
             for one in where
             if one.field.id in names and not _is_up_to_nan(one)
         ]
-        kinds = file.schema_arrow.types
-        self._kinds = {place: kinds[place] for _, place, _ in self._tests}
+        self._kinds = {place: schema.field(place).type for _, place, _ in self._tests}
 
     def may_match(self, group: int) -> bool:
         if not self._tests:
@@ -244,19 +256,43 @@ def _decoded(
         yield batch
 
 
-def _projected(raw: pa.RecordBatch, wanted: list[tuple[Field, str | None]]) -> pa.RecordBatch:
-    if not wanted:
-        return raw.select([]).replace_schema_metadata(None)
-    columns: list[pa.Array] = []
-    schema = arrow_schema([field for field, _ in wanted])
-    for (field, name), kind in zip(wanted, schema.types, strict=True):
-        if name is not None:
-            columns.append(_as_asked(raw.column(name), field, kind))
-        elif field.nullable or field.initial is not None:
-            columns.append(column_of(field.initial, field.type, raw.num_rows))
-        else:
-            raise _changed_since(f"column {field.name} is NOT NULL, and these rows have none with its field id")
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+class _Projection:
+    """Makes the columns that are wanted of the batches of one file: what is the same for all of them is found once."""
+
+    def __init__(self, wanted: list[tuple[Field, str | None]]) -> None:
+        self._wanted = wanted
+        self.schema = arrow_schema([field for field, _ in wanted])
+        self._places: list[int | None] | None = None
+        self._is_as_wanted = False
+
+    def of(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of the file as the reader wants it."""
+        if not self._wanted:
+            return raw.select([]).replace_schema_metadata(None)
+        places = self._places or self._look(raw.schema)
+        found = raw.columns
+        columns = [None if place is None else found[place] for place in places]
+        if not self._is_as_wanted:
+            columns = [
+                self._lacking(field, raw.num_rows) if column is None else _as_asked(column, field, kind)
+                for column, (field, _), kind in zip(columns, self._wanted, self.schema.types, strict=True)
+            ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _look(self, raw_schema: pa.Schema) -> list[int | None]:
+        """Where the columns are in the batches of the file, which all have this schema."""
+        by_name = {name: place for place, name in enumerate(raw_schema.names)}
+        kinds = raw_schema.types
+        self._places = places = [None if name is None else by_name[name] for _, name in self._wanted]
+        self._is_as_wanted = all(
+            place is not None and kinds[place] == kind for place, kind in zip(places, self.schema.types, strict=True)
+        )
+        return places
+
+    def _lacking(self, field: Field, rows: int) -> pa.Array:
+        if field.nullable or field.initial is not None:
+            return column_of(field.initial, field.type, rows)
+        raise _changed_since(f"column {field.name} is NOT NULL, and these rows have none with its field id")
 
 
 def _as_asked(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:

@@ -14,7 +14,7 @@ from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 def column_statistics(
     field: Field, kind: pa.DataType, place: int, written: pq.FileMetaData, *, comparable: bool
 ) -> ColumnStatistics:
-    """Joins the bounds of the row groups.
+    """Joins the bounds of the row groups, of a column whose bounds the file keeps.
 
     Bounds are true or false, integers, floats, strings; DATE in days and TIMESTAMP in microseconds since 1970 UTC as
     integers; DECIMAL as its exact decimal text with all digits of its scale. A long string is cut to a bound that

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 
@@ -26,6 +26,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import ColumnStatistics, Field, SegmentFormat, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.ids import FieldId
 from leasehold.limits.replication import FORWARD_CALL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.conformance import conform
@@ -83,7 +84,8 @@ def _fit(columns: tuple[str, ...], fields: tuple[Field, ...]) -> None:
 class RowEncoder:
     """Implements `core.data.appends.Encoder`: the ids, and a footer. Integer columns have bounds."""
 
-    def __init__(self, fields: Sequence[Field], hand_on: HandOn) -> None:
+    def __init__(self, fields: Sequence[Field], bounded: Collection[FieldId], hand_on: HandOn) -> None:
+        del bounded  # all
         self._fields = fields
         self._hand_on = hand_on
         self._digest = hashlib.sha256()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.data.hidden_rows import Hiding
-from leasehold.core.data.segment_files import Stamp, file_of
+from leasehold.core.data.segment_files import Opening, Stamp, file_of
 from leasehold.core.lease.holder import Pass
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import ReadTicket
@@ -49,9 +49,9 @@ class MemorySegments:
             raise Corrupt(f"the file of {one} is not what the manifest says")
 
     async def batches(
-        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int
+        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int, opening: Opening
     ) -> AsyncGenerator[tuple[Part, int]]:
-        del telling, rows  # a row is its id
+        del telling, rows, opening  # a row is its id
         one = file_of(ticket)
         content = self._content(one)
         while row < len(content.rows):

@@ -16,6 +16,11 @@ _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 _CLOCK_ID: Final = time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME
 
 
+def worked_ns() -> int:
+    """How long this process has had a processor."""
+    return time.process_time_ns()
+
+
 class LoopTimer:
     """Implements `wire.ports.Timer` on the running loop; never fires before its deadline."""
 

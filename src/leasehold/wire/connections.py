@@ -6,6 +6,7 @@ from typing import Final
 from leasehold.limits.requests import CONNECTION_IDLE_NS, CONNECTIONS_MAX, HANDSHAKE_NS
 from leasehold.limits.sessions import CONNECT_ATTEMPT_NS, RECONNECT_BACKOFF_MAX_NS, RECONNECT_BACKOFF_MIN_NS
 from leasehold.limits.units import MILLISECOND_NS
+from leasehold.wire.accepted_calls import COUNTED
 
 CLIENT_CONNECTION_OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
@@ -37,6 +38,7 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS, *, doors: int =
         ("grpc.http2.max_ping_strikes", 0),
         # Bit 0 is "as it is". A compressed message is refused by its header, before it is decompressed.
         ("grpc.compression_enabled_algorithms_bitset", 1),
+        COUNTED,
     )
 
 

@@ -13,7 +13,6 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import WatchedCall
-from leasehold.wire.first_messages import FirstMessages
 from leasehold.wire.flight_codec import (
     Data,
     announced_bytes,
@@ -23,6 +22,7 @@ from leasehold.wire.flight_codec import (
     read_schema,
     reading_batch,
 )
+from leasehold.wire.message_room import MessageRoom
 from leasehold.wire.scan_room import ScanRoom
 
 FRAMING_BYTES: Final = 1024
@@ -50,7 +50,7 @@ class FlightCall:
         user: str | None,
         caller: Caller | None,
         check: Callable[[Caller | None], None],
-        held: FirstMessages,
+        held: MessageRoom,
     ) -> None:
         self.caller = caller
         self.check: Final = partial(check, caller)

@@ -25,6 +25,7 @@ from leasehold.limits.flight import (
     FLIGHT_PART_BYTES,
     FLIGHT_RECEIVED_BYTES_MAX,
 )
+from leasehold.wire.coding_turns import CODING_TURNS
 from leasehold.wire.ipc_header import check_schema, record_batch_bytes
 from leasehold.wire.memory import give_back_memory
 
@@ -164,9 +165,10 @@ def reading_batch(data: Data, schema: pa.Schema, growth: int = 1) -> Generator[p
 
 def _read_batch(data: Data, schema: pa.Schema) -> pa.RecordBatch:
     try:
-        message = pa.ipc.read_message(pa.py_buffer(_encapsulated(data.header, data.body)))
-        batch = pa.ipc.read_record_batch(message, schema)
-        batch.validate()
+        with CODING_TURNS:
+            message = pa.ipc.read_message(pa.py_buffer(_encapsulated(data.header, data.body)))
+            batch = pa.ipc.read_record_batch(message, schema)
+            batch.validate()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise malformed("a batch that Arrow can't read") from error
     return batch

@@ -17,6 +17,7 @@ from leasehold.core.access.callers import Caller
 from leasehold.core.data.held import held_bytes
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.limits.bans import FAULTS_OF_FLOOD
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
@@ -42,12 +43,12 @@ from leasehold.limits.flight import (
     FLIGHT_WRITES_MAX,
     TICKET_BYTES_MAX,
 )
-from leasehold.limits.requests import CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
+from leasehold.limits.requests import CALL_HEADERS_MAX, CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
+from leasehold.wire.coding_turns import CODING_TURNS
 from leasehold.wire.connections import server_connection_options
-from leasehold.wire.first_messages import FirstMessages
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_calls import FlightCall, Incoming, too_many
 from leasehold.wire.flight_codec import (
@@ -59,6 +60,8 @@ from leasehold.wire.flight_codec import (
 )
 from leasehold.wire.flight_failures import fail, told
 from leasehold.wire.memory import give_back_memory
+from leasehold.wire.message_room import MessageRoom
+from leasehold.wire.open_file import OpenFile
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.peer_connections import PeerConnections
 from leasehold.wire.scan_room import ScanRoom
@@ -76,11 +79,13 @@ _OPTIONS: Final = (
 
 class Outgoing(NamedTuple):
     """The answer to a DoGet. Each batch may come with a message; `batches` is closed when the client goes away.
-    `first_bytes_max` is what the first batch may take in memory while it is decoded; 0 for what is not decoded."""
+    `first_bytes_max` is what the first batch may take in memory while it is decoded; 0 for what is not decoded. `file`
+    is what the batches come from."""
 
     schema: pa.Schema
     batches: Iterator[tuple[pa.RecordBatch, bytes | None]]
     first_bytes_max: int = 0
+    file: OpenFile | None = None
 
 
 _Serve: TypeAlias = Callable[[FlightCall], Iterator[bytes]]
@@ -134,15 +139,16 @@ class FlightServer:
         self._threads = ServingThreads()
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
-        methods = _Methods(service, self._watch, on_fault, CallerNames(tls, listen), peers)
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
-            handlers=[methods],
             options=(*_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))),
             maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
         )
         self.address = open_doors(self._server, listen, tls)
-        methods.doors = self._doors = watched_doors(self.address, tls)
+        self._doors = watched_doors(self.address, tls)
+        names = CallerNames(tls, listen, self._doors.end)
+        methods = _Methods(service, self._watch, on_fault, names, peers, self._doors)
+        self._server.add_generic_rpc_handlers((methods,))
         self._server.start()
 
     def close(self) -> None:
@@ -163,9 +169,9 @@ class _Methods(grpc.GenericRpcHandler):
         on_fault: Callable[[BaseException], None],
         names: CallerNames,
         peers: CallsPerPeer,
+        doors: PeerConnections,
     ) -> None:
-        self.doors = PeerConnections(frozenset())
-        """Known before the server starts."""
+        self._doors = doors
         self._names = names
         self._peers = peers
         self._users = peers.alike()
@@ -187,7 +193,7 @@ class _Methods(grpc.GenericRpcHandler):
             turn_ns=FLIGHT_STRANGERS_PATIENCE_NS,
             now_ns=watch.now_ns,
         )
-        self._first = FirstMessages(
+        self._first = MessageRoom(
             bytes_max=FLIGHT_FIRST_BYTES_MAX,
             of_one_max=FLIGHT_FIRST_OF_ONE_MAX,
             small_bytes=FLIGHT_FIRST_SMALL_BYTES,
@@ -236,12 +242,18 @@ class _Methods(grpc.GenericRpcHandler):
     def _begun(
         self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
     ) -> Generator[FlightCall]:
-        connection = context.peer()
-        self.doors.has_call(connection)
+        connection, headers = context.peer(), context.invocation_metadata()
+        if len(headers) > CALL_HEADERS_MAX:
+            self._doors.has_fault(connection, FAULTS_OF_FLOOD)
+            raise too_many("headers came with this call")
         # No generator: while it waits, it would hold the message that it gave last.
-        requests = map(partial(_heard, connection, self.doors), requests)
-        said = dict(context.invocation_metadata()).get(CALLER_HEADER)
+        requests = map(partial(_heard, connection, self._doors), requests)
+        said = dict(headers).get(CALLER_HEADER)
         caller = self._names.caller(context)
+        if not self._doors.has_call(connection, of_member=caller is not None and caller.is_member):
+            raise too_many("calls came from this address")
+        if not context.add_callback(partial(self._doors.end_call, connection)):
+            self._doors.end_call(connection)  # it has ended by now
         user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
         gate = self._strangers if user is None else self._callers
         peer = calling_peer(connection)
@@ -276,34 +288,48 @@ class _Methods(grpc.GenericRpcHandler):
         outgoing = self._service.get(bytes(ticket), call.caller)
         call.taken()
         yield write_schema(outgoing.schema)
-        if outgoing.first_bytes_max and not self._room.enter(call.watched, call.user or "", outgoing.first_bytes_max):
-            raise Refused(
-                "too many scans wait for this node's memory",
-                code=ErrorCode.BUSY,
-                hint="another replica may serve; or try again with fewer streams at once",
-            )
         try:
+            if outgoing.first_bytes_max:
+                self._enter(call, outgoing.first_bytes_max)
+            if outgoing.file is not None:
+                outgoing.file.make_room = partial(self._enter_again, call, outgoing.first_bytes_max)
             yield from self._rows(call, outgoing)
         finally:
             del outgoing  # frees the batches before another scan gets the room
             if self._room.leave(call.watched):
                 give_back_memory()
 
+    def _enter(self, call: FlightCall, size: int) -> None:
+        if not self._room.enter(call.watched, call.user or "", size):
+            raise Refused(
+                "too many scans wait for this node's memory",
+                code=ErrorCode.BUSY,
+                hint="another replica may serve; or try again with fewer streams at once",
+            )
+
+    def _enter_again(self, call: FlightCall, first_bytes_max: int, file_bytes: int) -> None:
+        """Makes room for the next file of a scan, with its footer. The file before is closed."""
+        self._room.leave(call.watched)
+        self._enter(call, first_bytes_max + file_bytes)
+
     def _rows(self, call: FlightCall, outgoing: Outgoing) -> Iterator[bytes]:
-        writer = BatchWriter(outgoing.schema)
+        with CODING_TURNS:
+            writer = BatchWriter(outgoing.schema)
         for batch, metadata in outgoing.batches:
-            message = writer.write(batch, metadata)
+            with CODING_TURNS:
+                message = writer.write(batch, metadata)
             # A batch shares memory with others from the same decoding. The pages of the file that it comes from take
             # about as much again. gRPC has a copy of the message.
             batch_bytes = max(batch.get_total_buffer_size(), held_bytes(batch))
-            self._room.hold(call.watched, 2 * batch_bytes + 2 * len(message))
+            file_bytes = 0 if outgoing.file is None else outgoing.file.bytes
+            self._room.hold(call.watched, file_bytes + 2 * batch_bytes + 2 * len(message))
             del batch
             yield message
 
     def _put(self, call: FlightCall) -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
         incoming = Incoming(begin, call, self._pieces)
-        with self.doors.expecting(call.connection, FLIGHT_RECEIVED_BYTES_MAX):
+        with self._doors.expecting(call.connection, FLIGHT_RECEIVED_BYTES_MAX):
             for answer in self._service.put(bytes(begin.command or b""), incoming, call.caller):
                 call.taken()
                 yield write_field(1, answer)

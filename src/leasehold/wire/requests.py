@@ -6,14 +6,16 @@ requests take is bounded before they are read, whoever sends them.
 
 | first frame | then | counted |
 | --- | --- | --- |
-| a message | nothing | no: at most REQUESTS_UNREAD_MAX arrive at a time |
-| ANNOUNCED, size | frames of `size` bytes together | `size`, from before the next frame until the answer |
+| a message | nothing | not before it is decoded: at most REQUESTS_UNREAD_MAX arrive at a time |
+| ANNOUNCED, size | frames of `size` bytes together | `size`, from before the next frame until it is decoded |
+
+Once it is decoded, what any but a small request takes in memory counts too, until the answer.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +24,7 @@ import grpc.aio
 
 from leasehold.core.words.codec import decode_request
 from leasehold.core.words.messages import Message
+from leasehold.core.words.request_sizes import decoded_bytes
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Indefinite, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -29,11 +32,17 @@ from leasehold.limits.requests import (
     REQUEST_BYTES_MAX,
     REQUEST_FRAME_BYTES_MAX,
     REQUEST_READ_NS,
+    REQUEST_SMALL_BYTES,
     REQUESTS_BYTES_MAX,
+    REQUESTS_DECODED_BYTES_MAX,
+    REQUESTS_DECODED_OF_ONE_MAX,
     REQUESTS_UNREAD_MAX,
 )
 from leasehold.limits.sessions import SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.arriving import ArrivingRequests
+from leasehold.wire.message_room import MessageRoom
+from leasehold.wire.peer_calls import calling_peer
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import BoundedWaits
 
@@ -59,15 +68,24 @@ def frames(blob: bytes) -> Iterator[bytes]:
 class RequestReader:
     """Reads the requests of one server."""
 
-    def __init__(self, threads: Threads, has_read: Callable[[str, int], None]) -> None:
-        """`has_read` hears of each message: the connection, as gRPC calls its peer, and the bytes."""
+    def __init__(
+        self,
+        threads: Threads,
+        has_read: Callable[[str, int], None],
+        expecting: Callable[[str, int], AbstractContextManager[None]],
+    ) -> None:
+        """`has_read` hears of each message: the connection, as gRPC calls its peer, and the bytes. While a message of
+        so many bytes may be on its way, `expecting` is around."""
         self._threads = threads
         self._has_read = has_read
+        self._expecting = expecting
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self._sessions = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
         self._decoding = asyncio.Lock()
-        self.held_bytes = 0
-        """Of large requests that have not been answered, whether or not they have arrived."""
+        self._decoded_ones = MessageRoom(
+            bytes_max=REQUESTS_DECODED_BYTES_MAX, of_one_max=REQUESTS_DECODED_OF_ONE_MAX, small_bytes=0
+        )
+        self.arriving = ArrivingRequests(REQUESTS_BYTES_MAX)
 
     async def first(self, context: Any) -> Any:
         """The first message of a session, or EOF. Until it has come a session is only a call, so one that says nothing
@@ -89,29 +107,44 @@ class RequestReader:
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
         """Reads a request from a call. Raises `Refused` (BAD_MESSAGE, MESSAGE_TOO_LARGE), and `Indefinite`: BUSY
         without room, TOO_SLOW where it does not arrive in time."""
-        size = 0
         try:
             try:
-                async with self._patience.wait():
-                    blob: bytes | bytearray = await self._frame(context)
-                    if blob.startswith(ANNOUNCED):
-                        size = self._take(_announced(blob, MESSAGE_BYTES_MAX if commit else REQUEST_BYTES_MAX))
-                        blob = await self._rest(context, size)
+                async with self._patience.wait() as patience:
+                    message, memory = await self._read(context, patience, commit=commit)
             except TimeoutError as error:
                 text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
                 raise Indefinite(text, code=ErrorCode.TOO_SLOW, hint="ask again") from error
-            message = await self._decoded(blob, commit=commit) if size else decode_request(blob, commit=commit)
-            del blob
+            if memory and not self._decoded_ones.hold(context, calling_peer(context.peer()), memory):
+                raise _busy("requests that wait take too much memory of the coordinator")
             yield message
         finally:
-            self.held_bytes -= size
+            self._decoded_ones.drop(context)
 
-    async def _decoded(self, blob: bytes | bytearray, *, commit: bool) -> Message:
+    async def _read(self, context: Any, patience: asyncio.Timeout, *, commit: bool) -> tuple[Message, int]:
+        """The request, and how many bytes it counts in memory."""
+        blob = await self._frame(context)
+        if not blob.startswith(ANNOUNCED):
+            return _decode(blob, commit=commit)
+        size = _announced(blob, MESSAGE_BYTES_MAX if commit else REQUEST_BYTES_MAX)
+        with self.arriving.room(calling_peer(context.peer()), size, patience) as has_room:
+            if not has_room:
+                raise _busy("the coordinator takes in too many large requests")
+            with self._expecting(context.peer(), REQUEST_FRAME_BYTES_MAX):
+                rest = await self._rest(context, size)
+            return await self._decoded(rest, commit=commit)
+
+    async def _decoded(self, blob: bytes | bytearray, *, commit: bool) -> tuple[Message, int]:
         """A large request: not decoded on the loop that grants leases, and one at a time, since a word of two letters
         takes 50 bytes in memory. The next one has its turn once the asker of this one is refused or waits."""
         await self._decoding.acquire()
         try:
-            return await self._threads.run(partial(decode_request, blob, commit=commit))
+            work = self._threads.run(partial(_decode, blob, commit=commit))
+            decoding = asyncio.get_running_loop().create_task(work)
+            try:
+                return await asyncio.shield(decoding)
+            except asyncio.CancelledError:
+                await asyncio.wait({decoding})  # until then it is held, and counts
+                raise
         finally:
             asyncio.get_running_loop().call_soon(self._decoding.release)
 
@@ -130,11 +163,11 @@ class RequestReader:
             blob += frame
         return blob
 
-    def _take(self, size: int) -> int:
-        if self.held_bytes + size > REQUESTS_BYTES_MAX:
-            raise _busy("the coordinator holds too many large requests")
-        self.held_bytes += size
-        return size
+
+def _decode(blob: bytes | bytearray, *, commit: bool) -> tuple[Message, int]:
+    """The request, and how many bytes it counts in memory."""
+    message = decode_request(blob, commit=commit)
+    return message, decoded_bytes(message) if len(blob) > REQUEST_SMALL_BYTES else 0
 
 
 def _busy(text: str) -> Indefinite:

@@ -26,8 +26,10 @@ from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
+from leasehold.limits.bans import FAULTS_OF_FLOOD, FAULTS_OF_REFUSED
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
+    CALL_HEADERS_MAX,
     CALLS_PENDING_HARD_MAX,
     CALLS_PENDING_MAX,
     CALLS_PER_CONNECTION_MAX,
@@ -164,11 +166,14 @@ class ServerDuplex(QueuedDuplex):
 class _Methods(grpc.GenericRpcHandler):
     """The handlers by path. Each call has one: what gRPC refuses by itself is in no bound."""
 
-    def __init__(self, served: dict[str, Any], unserved: Any) -> None:
+    def __init__(self, served: dict[str, Any], unserved: Any, with_many_headers: Any) -> None:
         self._served = served
         self._unserved = unserved
+        self._with_many_headers = with_many_headers
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        if len(handler_call_details.invocation_metadata) > CALL_HEADERS_MAX:
+            return self._with_many_headers
         return self._served.get(handler_call_details.method, self._unserved)
 
 
@@ -188,10 +193,17 @@ class Handlers:
         """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
         message only once it has taken in the whole of it."""
 
+        def comes(context: Any) -> None:
+            caller = self._callers.caller(context)
+            CALLER.set(caller)
+            connection = context.peer()
+            if not doors.has_call(connection, of_member=caller is not None and caller.is_member):
+                raise asyncio.CancelledError  # the connection is closed: gRPC has nobody to tell
+            context.add_done_callback(lambda _: doors.end_call(connection))
+
         async def begun(context: Any) -> CountedCall:
-            doors.has_call(context.peer())
-            CALLER.set(self._callers.caller(context))
-            return await CountedCall.begin(context, peers, answers)
+            comes(context)
+            return await CountedCall.begin(context, peers, answers, doors)
 
         async def call(_frames: Any, context: Any) -> bytes:
             PEER.set(calling_peer(context.peer()))
@@ -210,7 +222,13 @@ class Handlers:
             await self.session(requests, context)
 
         async def unserved(_frames: Any, context: Any) -> None:
+            comes(context)
+            doors.has_fault(context.peer(), FAULTS_OF_REFUSED)
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
+
+        async def with_many_headers(_frames: Any, context: Any) -> None:
+            doors.has_fault(context.peer(), FAULTS_OF_FLOOD)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "a call has fewer headers")
 
         return _Methods(
             {
@@ -220,6 +238,7 @@ class Handlers:
                 SESSION: grpc.stream_stream_rpc_method_handler(session),
             },
             grpc.stream_stream_rpc_method_handler(unserved),
+            grpc.stream_stream_rpc_method_handler(with_many_headers),
         )
 
     async def call(self, request: Reading) -> bytes:
@@ -318,12 +337,12 @@ async def serve(
     closed after `idle_ns`.
     """
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
-    handlers = Handlers(service, on_fault, CallerNames(tls, address))
     bound = open_doors(server, address, tls)
     doors = watched_doors(bound, tls)
+    handlers = Handlers(service, on_fault, CallerNames(tls, address, doors.end))
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
-    requests = RequestReader(OneThread(), doors.has_read)
+    requests = RequestReader(OneThread(), doors.has_read, doors.expecting)
     methods = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers, doors)
     server.add_generic_rpc_handlers((methods,))
     await server.start()

@@ -65,14 +65,15 @@ class BoundedWaits:
         self._waits: OrderedDict[asyncio.Timeout, None] = OrderedDict()
 
     @contextlib.asynccontextmanager
-    async def wait(self) -> AsyncGenerator[None]:
-        """Around one wait. Raises `TimeoutError`."""
+    async def wait(self) -> AsyncGenerator[asyncio.Timeout]:
+        """Around one wait; yields what may end it. Raises `TimeoutError`."""
         async with asyncio.timeout(self._each_s) as patience:
             if len(self._waits) >= self._most:
                 oldest, _ = self._waits.popitem(last=False)
-                oldest.reschedule(asyncio.get_running_loop().time())
+                if not oldest.expired():  # it ends in this very moment
+                    oldest.reschedule(asyncio.get_running_loop().time())
             self._waits[patience] = None
             try:
-                yield
+                yield patience
             finally:
                 self._waits.pop(patience, None)

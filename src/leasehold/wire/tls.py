@@ -13,7 +13,7 @@ Servers are checked by name, so a process keeps its name under any address.
 import binascii
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -27,7 +27,8 @@ from leasehold.certificates.names import CertificateName, CertificateRole, parse
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
-from leasehold.limits.certificates import CALLERS_CACHED_MAX
+from leasehold.limits.certificates import CALLERS_CACHED_MAX, CHAIN_BYTES_MAX
+from leasehold.wire.accepted_calls import AcceptedCalls
 from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.peer_connections import PeerConnections
@@ -37,6 +38,8 @@ _URI: Final = "peer_uri"
 """Where gRPC tells the URIs of a peer's certificate that it has verified."""
 _PEM: Final = "x509_pem_cert"
 """Where it tells the certificate."""
+_CHAIN: Final = "x509_pem_cert_chain"
+"""Where it tells all certificates that the peer has sent."""
 _RESUMED: Final = "ssl_session_reused"
 """Where it tells whether the connection goes on with the session of an earlier one."""
 _CLOCK: Final = BoottimeClock()
@@ -232,22 +235,32 @@ def doors_of(tls: TlsSource | None) -> int:
 
 def watched_doors(address: str, tls: TlsSource | None) -> PeerConnections:
     """Watches the connections to the doors of `address`; none without TLS, where all peers are on this machine."""
+    if tls is None:
+        return PeerConnections(frozenset())
     port = int(address.rpartition(":")[2])
-    return PeerConnections(frozenset() if tls is None else frozenset({port, port + 1}))
+    return PeerConnections(frozenset({port, port + 1}), accepted=AcceptedCalls(port))
 
 
 class CallerNames:
     """Tells of each call to one server whom TLS has authenticated; `listen` is where the server listens."""
 
-    def __init__(self, tls: TlsSource | None, listen: str) -> None:
+    def __init__(
+        self, tls: TlsSource | None, listen: str, end: Callable[[Collection[str]], object] = lambda _: None
+    ) -> None:
+        """`end` ends connections soon, named as gRPC names them."""
+        self._end = end
         self._authority = None if tls is None else tls.now().authority
         self._nobody = Caller(CallerRole.NEIGHBOUR if is_loopback(listen) else CallerRole.STRANGER)
 
     def caller(self, context: Any) -> Caller | None:
-        """None without TLS. A certificate that names none of this cluster is as good as none. Each is parsed once."""
+        """None without TLS. A certificate that names none of this cluster is as good as none. Each is parsed once. A
+        connection with more certificates than CHAIN_BYTES_MAX ends: it would keep them."""
         if self._authority is None:
             return None
         facts: Mapping[str, Any] = context.auth_context()
+        if sum(map(len, facts.get(_CHAIN) or ())) > CHAIN_BYTES_MAX:
+            self._end((context.peer(),))
+            return self._nobody
         uris, pems = facts.get(_URI) or (), facts.get(_PEM) or ()
         if len(uris) != 1 or len(pems) != 1:
             return self._nobody

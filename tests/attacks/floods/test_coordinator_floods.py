@@ -91,7 +91,7 @@ def at_once(calls: list[Callable[[], bytes]], threads: int = 32) -> Counter[str]
         return Counter(pool.map(outcome, calls))
 
 
-def sent_by_many(ground: Ground, method: str, blob: bytes, count: int) -> Counter[str]:
+def sent_by_many(ground: Ground, method: str, blob: bytes, count: int, *, threads: int = 32) -> Counter[str]:
     """Sends a request in frames so many times, from several connections, while the ground is attacked; how many ended
     how."""
     sent = list(frames(blob))
@@ -100,7 +100,8 @@ def sent_by_many(ground: Ground, method: str, blob: bytes, count: int) -> Counte
             [
                 lambda channel=made[number % CONNECTIONS]: channel.stream_unary(method)(iter(sent), timeout=ANSWER_S)
                 for number in range(count)
-            ]
+            ],
+            threads,
         )
 
 

@@ -21,13 +21,13 @@ from tests.attacks.unfinished import (
     DATA,
     END_HEADERS,
     END_STREAM,
-    HEADER_BYTES,
     HEADERS,
     PING,
     PREFACE,
     SETTINGS,
     frame,
-    literal,
+    header_block,
+    whole_frames,
 )
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -57,8 +57,7 @@ def ground(ground_with_tls: Ground) -> Ground:
 
 def call_once(connection: socket.socket, address: str, path: str) -> None:
     """Makes a call whose message nobody can read, and waits for the answer."""
-    headers = {":method": "POST", ":scheme": "https", ":path": path, ":authority": address}
-    block = b"".join(literal(*one) for one in {**headers, "content-type": "application/grpc", "te": "trailers"}.items())
+    block = header_block(path, address)
     connection.settimeout(TIMEOUT_S)
     connection.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b""))
     connection.sendall(frame(HEADERS, END_HEADERS, 1, block) + frame(DATA, END_STREAM, 1, b"\0\0\0\0\0"))
@@ -71,12 +70,7 @@ def call_once(connection: socket.socket, address: str, path: str) -> None:
 
 def ended(came: bytearray) -> bool:
     """Whether a call has its answer; takes whole frames from `came`."""
-    while len(came) >= HEADER_BYTES and len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:3], "big")):
-        kind, flags = came[3], came[4]
-        del came[:end]
-        if kind == HEADERS and flags & END_STREAM:
-            return True
-    return False
+    return any(kind == HEADERS and flags & END_STREAM for kind, flags, _ in whole_frames(came))
 
 
 def sent_until_it_ends(connection: socket.socket, content: bytes) -> int:
@@ -113,13 +107,14 @@ def test_frames_of_no_call_on_a_connection_that_has_made_one(
     address, path = (ground.nodes()[0], f"{SERVICE}ListActions") if at_node else (ground.coordinator, CALL)
     taken: list[int] = []
 
-    def flood() -> None:
-        for _ in range(ROUNDS * scale):
-            with ground.connection(address) as connection:
+    def flood(hosts: range) -> None:
+        for number in hosts:  # one that was cut off may be banned
+            with ground.connection(address, ground.strange_host(number)) as connection:
                 call_once(connection, address, path)
                 taken.append(sent_until_it_ends(connection, MEANINGLESS[kind]))
 
-    threads = [threading.Thread(target=flood) for _ in range(CONNECTIONS)]
+    hosts = range(2, 2 + CONNECTIONS * ROUNDS * scale)
+    threads = [threading.Thread(target=flood, args=(hosts[number::CONNECTIONS],)) for number in range(CONNECTIONS)]
     with ground.attacked():
         for one in threads:
             one.start()

@@ -15,14 +15,18 @@ from cryptography.x509.oid import NameOID
 
 from leasehold.certificates.files import CA, IDENTITY
 from leasehold.client.trust import CLIENT_FOLDER, TLS_FOLDER
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import WhoAreYou
 from leasehold.limits.requests import CONNECTION_IDLE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.addresses import next_port
+from tests.attacks.floods.test_flight_floods import SERVICE
 from tests.attacks.ground import Ground
-from tests.attacks.unfinished import ACK, PREFACE, SETTINGS, frame
+from tests.attacks.unfinished import untaken_calls
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
+DO_GET = f"{SERVICE}DoGet"
 ADDRESSES = 4
 """Of the attackers."""
 AT_ONCE = 400
@@ -36,6 +40,10 @@ NAMES = 7_600
 """Parts of one name in a certificate: with them it is as large as a chain may be, and takes 20 times that in memory."""
 LACKING = 3_000
 """Bytes of the chain that don't come."""
+NAMES_OF_SMALL = 2_000
+"""With them a certificate has 28 KB."""
+PROOF = 100
+"""Bytes of the proof of the key, behind the chain."""
 
 
 @pytest.fixture
@@ -57,9 +65,9 @@ def certificate(names: int) -> tuple[bytes, bytes]:
     return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), private
 
 
-def shown(path: Path, first: bytes) -> ssl.SSLContext:
+def shown(path: Path, first: bytes, names: int = NAMES) -> ssl.SSLContext:
     """Shows the key and the certificate in `first`, and a large one behind it."""
-    path.write_bytes(first + certificate(NAMES)[0])
+    path.write_bytes(first + certificate(names)[0])
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -77,15 +85,18 @@ def handshake(connection: socket.socket, context: ssl.SSLContext, lacking: int) 
             break
         except ssl.SSLWantReadError:
             connection.sendall(going.read())
-            came.write(connection.recv(ANSWER_BYTES))
+            answer = connection.recv(ANSWER_BYTES)
+            if not answer:
+                raise ConnectionError("the server has closed the connection") from None
+            came.write(answer)
     flight = going.read()
     connection.sendall(flight[: len(flight) - lacking])
 
 
-def connection(door: str, number: int) -> socket.socket:
+def connection(ground: Ground, door: str, number: int) -> socket.socket:
     """To a door of members, from one of several addresses."""
     host, port = door.rsplit(":", 1)
-    source = f"127.0.0.{2 + number % ADDRESSES}"
+    source = ground.strange_host(2 + number % ADDRESSES)
     return socket.create_connection((host, int(port)), timeout=TIMEOUT_S, source_address=(source, 0))
 
 
@@ -96,15 +107,23 @@ def wait_for_the_end(one: socket.socket) -> None:
             pass
 
 
-@pytest.mark.parametrize("lacking", [0, LACKING], ids=["whole", "not whole"])
-def test_large_chains_of_strangers(ground: Ground, scale: int, tmp_path: Path, lacking: int) -> None:
+@pytest.mark.parametrize(
+    ("names", "lacking"),
+    [(NAMES, 0), (NAMES, LACKING), (NAMES_OF_SMALL, PROOF)],
+    ids=["whole", "not whole", "without a proof"],
+)
+def test_large_chains_of_strangers(ground: Ground, scale: int, tmp_path: Path, names: int, lacking: int) -> None:
     own, key = certificate(1)
-    context = shown(tmp_path / "chain", key + own)
+    context = shown(tmp_path / "chain", key + own, names)
     doors = [ground.coordinator, *ground.nodes()]
 
     def attack(number: int) -> None:
-        with connection(doors[number % len(doors)], number) as one:
-            with contextlib.suppress(ConnectionError, ssl.SSLError):
+        try:
+            one = connection(ground, doors[number % len(doors)], number)
+        except OSError:
+            return  # it is kept out
+        with one:
+            with contextlib.suppress(OSError):
                 handshake(one, context, lacking)
             wait_for_the_end(one)
 
@@ -112,19 +131,20 @@ def test_large_chains_of_strangers(ground: Ground, scale: int, tmp_path: Path, l
         list(pool.map(attack, range(AT_ONCE * (2 + scale))))
 
 
-def test_large_chains_of_a_client(ground: Ground, scale: int, tmp_path: Path) -> None:
-    """The authority has signed its certificate. It speaks HTTP/2, asks nothing, and stays."""
+@pytest.mark.parametrize("calls", [0, 1])
+def test_large_chains_of_a_client(ground: Ground, scale: int, tmp_path: Path, calls: int) -> None:
+    """The authority has signed its certificate. It speaks HTTP/2, asks nothing or once, and stays."""
     bundle = ground.directory / TLS_FOLDER / CLIENT_FOLDER
     context = shown(tmp_path / "chain", (bundle / IDENTITY).read_bytes())
     (door, *_) = ground.nodes()
 
     def open_one(number: int) -> ssl.SSLSocket | None:
-        one = connection(door, number)
-        with contextlib.suppress(ConnectionError, ssl.SSLError):
-            tls = context.wrap_socket(one)
-            tls.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b""))
+        with contextlib.suppress(OSError), contextlib.ExitStack() as made:  # it may be kept out
+            plain = made.enter_context(connection(ground, door, number))
+            tls = made.enter_context(context.wrap_socket(plain))
+            tls.sendall(untaken_calls(DO_GET, door, encode(WhoAreYou()), calls))
+            made.pop_all()
             return tls
-        one.close()
         return None
 
     with ground.attacked(), contextlib.ExitStack() as opened, ThreadPoolExecutor(FEW_AT_ONCE) as pool:

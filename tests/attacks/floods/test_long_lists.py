@@ -32,16 +32,19 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.limits.people import LOGINS_PER_USER_MAX
-from leasehold.limits.requests import REQUEST_BYTES_MAX
+from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX
 from leasehold.limits.statements import FILTERS_MAX, REPLACED_VALUES_MAX
 from leasehold.wire.rpc import CALL, COMMIT
 from tests.attacks.floods.test_coordinator_floods import ANSWER_S, CONNECTIONS, at_once, channels, sent_by_many
 from tests.attacks.floods.tickets import logged_in
-from tests.attacks.ground import NOBODY, READER, TABLE, Ground
+from tests.attacks.ground import NOBODY, READER, ROOT, TABLE, Ground
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
+REPLACED = "shop.replaced"
+REPLACER = ("replacer", "may replace rows")
 CALLS = 40
+COMMITS = 512
 COMMIT_BYTES = 15 * 1024 * 1024
 LOGINS = LOGINS_PER_USER_MAX
 RENEWALS = 300
@@ -81,6 +84,35 @@ def replaces(size: int) -> bytes:
             replaces=(one,) * (size // len(encode(one)) - 100),
         )
     )
+
+
+def test_commits_with_many_short_values_that_wait(ground: Ground, scale: int) -> None:
+    """By a user who may replace the rows. Each comes in one frame and has to be looked at, one after the other."""
+    with ground.connect(ROOT) as root:
+        for text in (
+            f"CREATE TABLE IF NOT EXISTS {REPLACED} (b STRING)",
+            f"CREATE USER IF NOT EXISTS {REPLACER[0]} PASSWORD '{REPLACER[1]}'",
+            f"GRANT SELECT, INSERT, DROP ON TABLE {REPLACED} TO {REPLACER[0]}",
+        ):
+            root.sql(text)
+    with ground.connect(REPLACER) as cluster:
+        cluster.sql(f"INSERT INTO {REPLACED} VALUES ('00')")
+        facts, transaction = cluster.facts(REPLACED), cluster.new_transaction()
+        cluster.open_transaction(facts, transaction)
+        values = tuple(f"{one % 100:02d}" for one in range(REPLACED_VALUES_MAX))
+        blob = encode(
+            CommitTransaction(
+                cluster_id=facts.cluster_id,
+                transaction=transaction,
+                login=logged_in(cluster),
+                segments=(),
+                covers=(FieldFilter(field=facts.fields[0], operator="IN", values=values),),
+            )
+        )
+        assert len(blob) <= REQUEST_FRAME_BYTES_MAX
+        ended = sent_by_many(ground, COMMIT, blob, COMMITS * scale, threads=COMMITS)
+    assert set(ended) <= {"CONFLICT", "BUSY", "TOO_SLOW"}, ended
+    assert ended["CONFLICT"]
 
 
 def check_refused(ended: Counter[str]) -> None:

@@ -1,44 +1,81 @@
-"""Calls that are begun and reset as fast as a connection takes them. gRPC's own client would hold such frames back: it
-keeps to the number of calls that a server allows at once."""
+"""Calls that are begun and reset, or that gRPC refuses by itself, in raw frames. gRPC's own client would hold them
+back: it keeps to the number of calls that a server allows at once."""
 
 import contextlib
+import itertools
 import socket
 import ssl
 import struct
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import WhoAreYou
 from leasehold.wire.rpc import CALL
+from tests.attacks.figures import SERVED_NS_MAX
 from tests.attacks.floods.test_flight_floods import SERVICE
 from tests.attacks.ground import Ground
-from tests.attacks.unfinished import ACK, END_HEADERS, HEADERS, PREFACE, RESET, SETTINGS, frame, literal
+from tests.attacks.unfinished import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    RESET,
+    SETTINGS,
+    frame,
+    header_block,
+    in_message,
+    untaken_calls,
+    whole_frames,
+)
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-CALLS = 150_000
+CALLS = 50_000
+"""On one connection, if it lasts."""
 CONNECTIONS = 3
 AT_ONCE = 50
+PACED_CONNECTIONS = 20
+PACED_CALLS = 50
+"""On each connection, ten times a second."""
+HOSTS = 40
+HOSTS_SERVED_NS_MAX = 2 * SERVED_NS_MAX
+"""Beside floods from so many addresses: until all of them are banned, a request, of 6 calls, may wait."""
+CROWD = 240
+HEADERS_CONNECTIONS = 8
+HEADERS_OF_FRAME = 250
+FRAMES = 200
+OPEN_CALLS = 20
+"""Of each host, ten times a second."""
+SECONDS = 8
+BURST_CALLS = 400
+"""More than a connection may have at once."""
+WAIT_S = 1
+"""An attacker waits for so long: it may be banned."""
 CANCEL = struct.pack(">I", 8)
 
 
-def begin_and_reset(connection: socket.socket, block: bytes, first: int, calls: int) -> int:
-    """How many calls the connection took before it was closed."""
-    with contextlib.suppress(OSError, ssl.SSLError):
+def begin_and_reset(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    connection.settimeout(20)
+    connection.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b""))
+    for begun in range(0, CALLS, AT_ONCE):
+        if stopped.is_set():
+            return
+        streams = range(1 + 2 * begun, 1 + 2 * (begun + AT_ONCE), 2)
+        connection.sendall(
+            b"".join(frame(HEADERS, END_HEADERS, one, block) + frame(RESET, 0, one, CANCEL) for one in streams)
+        )
+        connection.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+            while connection.recv(65_536):
+                pass
         connection.settimeout(20)
-        connection.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b""))
-        for begun in range(0, calls, AT_ONCE):
-            streams = range(first + 2 * begun, first + 2 * (begun + AT_ONCE), 2)
-            connection.sendall(
-                b"".join(frame(HEADERS, END_HEADERS, one, block) + frame(RESET, 0, one, CANCEL) for one in streams)
-            )
-            connection.setblocking(False)
-            with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
-                while connection.recv(65_536):
-                    pass
-            connection.settimeout(20)
-        return calls
-    return 0
 
 
 @pytest.mark.parametrize(
@@ -48,18 +85,180 @@ def begin_and_reset(connection: socket.socket, block: bytes, first: int, calls: 
 )
 def test_calls_that_are_begun_and_reset_in_raw_frames(ground: Ground, scale: int, at_node: bool, path: str) -> None:
     address = ground.nodes()[0] if at_node else ground.coordinator
-    headers = {":method": "POST", ":scheme": "https", ":path": path, ":authority": address}
-    block = b"".join(literal(*one) for one in {**headers, "content-type": "application/grpc", "te": "trailers"}.items())
+    block = header_block(path, address)
 
-    def flood() -> None:
-        left = CALLS * scale // CONNECTIONS
-        while left > 0:
-            with ground.connection(address) as connection:
-                left -= begin_and_reset(connection, block, 1, min(left, CALLS)) or AT_ONCE
+    def flood(stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(OSError), ground.connection(address, patience_s=WAIT_S) as connection:
+                begin_and_reset(connection, block, stopped)
 
-    threads = [threading.Thread(target=flood) for _ in range(CONNECTIONS)]
-    with ground.attacked():
+    floods(ground, [flood] * CONNECTIONS, SECONDS * scale)
+
+
+def floods(
+    ground: Ground,
+    attackers: list[Callable[[threading.Event], None]],
+    seconds: int,
+    *,
+    served_ns_max: int = SERVED_NS_MAX,
+) -> None:
+    """Each of them floods on a thread of its own until it is told to stop."""
+    stopped = threading.Event()
+    threads = [threading.Thread(target=one, args=(stopped,)) for one in attackers]
+    with ground.attacked(served_ns_max=served_ns_max):
         for one in threads:
             one.start()
+        stopped.wait(seconds)
+        stopped.set()
         for one in threads:
             one.join()
+
+
+class Paced:
+    """A connection on which so many calls begin each 100 ms, until it is closed; then another one. It comes from
+    `host`, or where other attackers come from."""
+
+    def __init__(
+        self, ground: Ground, address: str, burst: Callable[[int], bytes], calls: int, host: str | None = None
+    ) -> None:
+        self._ground = ground
+        self._address = address
+        self._host = host
+        self._burst = burst
+        self._calls = calls
+
+    def run(self, stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            with (
+                contextlib.suppress(OSError),
+                self._ground.connection(self._address, self._host, patience_s=WAIT_S) as connection,
+            ):
+                connection.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b""))
+                connection.setblocking(False)
+                for number in itertools.count():
+                    if stopped.wait(0.1):
+                        return
+                    connection.sendall(self._burst(1 + 2 * number * self._calls))
+                    with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+                        while connection.recv(65_536):
+                            pass
+            stopped.wait(0.1)
+
+
+def paced(ground: Ground, address: str, burst: Callable[[int], bytes], calls: int, seconds: int) -> None:
+    """Floods for so long, from PACED_CONNECTIONS at a time."""
+    floods(ground, [Paced(ground, address, burst, calls).run] * PACED_CONNECTIONS, seconds)
+
+
+def test_questions_that_are_taken_back_on_many_connections(ground: Ground, scale: int) -> None:
+    """10,000 a second. None is begun and reset so fast that gRPC would tidy it up before it is handed over."""
+    block = header_block(CALL, ground.coordinator)
+    message = in_message(encode(WhoAreYou()))
+
+    def burst(first: int) -> bytes:
+        return b"".join(
+            frame(HEADERS, END_HEADERS, one, block) + frame(DATA, 0, one, message) + frame(RESET, 0, one, CANCEL)
+            for one in range(first, first + 2 * PACED_CALLS, 2)
+        )
+
+    paced(ground, ground.coordinator, burst, PACED_CALLS, SECONDS * scale)
+
+
+def test_questions_from_many_addresses_that_wait_for_no_answer(ground: Ground, scale: int) -> None:
+    """8,000 a second: more than a coordinator answers."""
+    block = header_block(CALL, ground.coordinator)
+    message = in_message(encode(WhoAreYou()))
+
+    def burst(first: int) -> bytes:
+        return b"".join(
+            frame(HEADERS, END_HEADERS, one, block) + frame(DATA, END_STREAM, one, message)
+            for one in range(first, first + 2 * OPEN_CALLS, 2)
+        )
+
+    hosts = [ground.strange_host(number) for number in range(2, 2 + HOSTS)]
+    attackers = [Paced(ground, ground.coordinator, burst, OPEN_CALLS, one).run for one in hosts]
+    floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
+
+
+@pytest.mark.parametrize(("at_node", "calls"), [(False, 2), (True, 40)], ids=["coordinator", "node"])
+def test_a_crowd_of_addresses_takes_few_calls_back_each(ground: Ground, scale: int, at_node: bool, calls: int) -> None:
+    """So many ten times a second: none of them is above what one address may take back."""
+    address = ground.nodes()[0] if at_node else ground.coordinator
+    block = header_block(f"{SERVICE}DoAction" if at_node else CALL, address)
+    taken_back = [frame(HEADERS, END_HEADERS, one, block) + frame(RESET, 0, one, CANCEL) for one in range(1, CALLS, 2)]
+
+    def burst(first: int) -> bytes:
+        return b"".join(taken_back[first // 2 : first // 2 + calls])
+
+    hosts = [ground.strange_host(number) for number in range(2, 2 + CROWD)]
+    attackers = [Paced(ground, address, burst, calls, one).run for one in hosts]
+    floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
+
+
+@pytest.mark.parametrize("at_node", [True, False], ids=["node", "coordinator"])
+def test_headers_without_end_before_a_yes_to_the_settings(ground: Ground, scale: int, at_node: bool) -> None:
+    """Until then gRPC takes 16 MiB of them, by its own count, and hands them over: some 7 MiB for each connection."""
+    address = ground.nodes()[0] if at_node else ground.coordinator
+    more = bytes([0, 1, ord("x"), 0]) * HEADERS_OF_FRAME
+    frames = [frame(HEADERS, 0, 1, header_block(CALL, address)), *[frame(CONTINUATION, 0, 1, more)] * FRAMES]
+    content = PREFACE + frame(SETTINGS, 0, 0, b"") + b"".join(frames) + frame(CONTINUATION, END_HEADERS, 1, b"")
+
+    def flood(host: str, stopped: threading.Event) -> None:
+        while not stopped.wait(0.1):
+            with contextlib.suppress(OSError), ground.connection(address, host, patience_s=WAIT_S) as connection:
+                connection.sendall(content)
+                stopped.wait(0.2)
+
+    attackers = [partial(flood, ground.strange_host())] * HEADERS_CONNECTIONS
+    floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
+
+
+def test_calls_that_a_node_refuses_by_itself(ground: Ground, scale: int) -> None:
+    """80,000 a second, of which each connection may have some hundred at once."""
+    (address, *_) = ground.nodes()
+    block = header_block(f"{SERVICE}DoGet", address)
+
+    def burst(first: int) -> bytes:
+        streams = range(first, first + 2 * BURST_CALLS, 2)
+        return b"".join(frame(HEADERS, END_HEADERS | END_STREAM, one, block) for one in streams)
+
+    paced(ground, address, burst, BURST_CALLS, SECONDS * scale)
+
+
+@pytest.mark.parametrize("hosts", [1, HOSTS])
+def test_refused_calls_each_followed_by_two(ground: Ground, scale: int, hosts: int) -> None:
+    """Their windows stay at 0: gRPC refuses what is more than a connection may have at once, by itself."""
+    asked = encode(WhoAreYou())
+    message = in_message(asked)
+    block = header_block(CALL, ground.coordinator)
+
+    def flood(host: str, stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            with (
+                contextlib.suppress(OSError),
+                ground.connection(ground.coordinator, host, patience_s=WAIT_S) as connection,
+            ):
+                connection.sendall(untaken_calls(CALL, ground.coordinator, asked, BURST_CALLS))
+                follow(connection, stopped)
+
+    def follow(connection: socket.socket, stopped: threading.Event) -> None:
+        connection.settimeout(WAIT_S)
+        came, following = bytearray(), itertools.count(1 + 2 * BURST_CALLS, 2)
+        while not stopped.is_set() and (piece := connection.recv(65_536)):
+            came += piece
+            begun = itertools.islice(following, 2 * ended(came))
+            connection.sendall(
+                b"".join(
+                    frame(HEADERS, END_HEADERS, one, block) + frame(DATA, END_STREAM, one, message) for one in begun
+                )
+            )
+
+    connections = max(hosts, PACED_CONNECTIONS)
+    attackers = [partial(flood, ground.strange_host(2 + number % hosts)) for number in range(connections)]
+    most_ns = SERVED_NS_MAX if hosts == 1 else HOSTS_SERVED_NS_MAX
+    floods(ground, attackers, SECONDS * scale, served_ns_max=most_ns)
+
+
+def ended(came: bytearray) -> int:
+    """How many calls have ended by the whole frames in `came`, which go from it."""
+    return sum(kind == RESET or (kind == HEADERS and bool(flags & END_STREAM)) for kind, flags, _ in whole_frames(came))

@@ -1,5 +1,6 @@
 """Streams are written while nodes, coordinators and drivers are killed and stopped: each row is there once."""
 
+import contextlib
 import os
 import random
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -17,6 +19,7 @@ from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.spark import stream_job
 from tests.e2e.spark.test_changes_under_faults import faults
+from tests.e2e.waiting import wait_until
 from tests.few import few
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -63,6 +66,15 @@ def test_each_row_of_a_stream_is_there_once_whatever_is_killed_or_stopped(
     assert ids(spark, name) == list(range(files * ROWS)), failures
 
 
+def is_alive(group: int) -> bool:
+    """Whether a process of the group is left. Java may end what it does to a file after it was killed."""
+    for one in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(one.pid) == group and one.info["status"] != psutil.STATUS_ZOMBIE:
+                return True
+    return False
+
+
 @pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.long)])
 def test_each_row_of_a_stream_is_there_once_however_often_its_driver_is_killed(
     spark: SparkSession, running: RunningCluster, cluster: Cluster, tmp_path: Path, kills: int
@@ -90,6 +102,7 @@ def test_each_row_of_a_stream_is_there_once_however_often_its_driver_is_killed(
             if driver.poll() is None:
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
+                wait_until(lambda group=driver.pid: not is_alive(group))
     failures = finish(spark, tmp_path / "in", tmp_path / "checkpoint", name)
     assert ids(spark, name) == list(range(files * ROWS)), failures
     assert not failures, "\n".join(failures)

@@ -149,7 +149,8 @@ def test_refused_with_a_code(text: str, code: str, said: str) -> None:
         ("CREATE USER u PASSWORD 'hunter2'", "CREATE USER u PASSWORD '***'"),
         ("CREATE USER u PASSWORD 'a''hunter2'", "CREATE USER u PASSWORD '***'"),
         ('alter user `u` password "hunter2" ; -- hunter2', "alter user `u` password '***'"),
-        ("EXPLAIN CREATE USER u PASSWORD /* it */ 'hunter2'", "EXPLAIN CREATE USER u PASSWORD /* it */ '***'"),
+        ("EXPLAIN CREATE USER u PASSWORD /* hunter2 */ 'it'", "EXPLAIN CREATE USER u PASSWORD '***'"),
+        ("-- hunter2\nALTER USER u -- hunter2\nPASSWORD 'it'", "ALTER USER u PASSWORD '***'"),
         ("CREATE USER password PASSWORD 'hunter2'", "CREATE USER password PASSWORD '***'"),
     ],
 )
@@ -173,6 +174,8 @@ BROKEN = [
     "CREATE USER u hunter2",
     "CREATE USER u 'hunter2'",
     "CREATE USER 'hunter2'",
+    "-- hunter2\nALTER USER u PASSWORD oops",
+    "ALTER /* hunter2 */ USER u PASSWORD 'a' 'b'",
     "CREATE USER u, PASSWORD 'hunter2'",
     "CREATE USER u.v PASSWORD 'hunter2'",
     "CREATE USER u IDENTIFIED BY 'hunter2'",

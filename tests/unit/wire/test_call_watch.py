@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tests.unit.wire.test_first_messages import Silent
+from tests.unit.wire.test_message_room import Silent
 
 from leasehold.wire.call_watch import CallWatch, WatchedCall, displaced
 

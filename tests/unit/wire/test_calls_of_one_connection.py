@@ -18,7 +18,8 @@ from tests.attacks.unfinished import (
     PREFACE,
     SETTINGS,
     frame,
-    literal,
+    header_block,
+    in_message,
 )
 
 from leasehold.core.words.codec import decode_message, encode
@@ -65,9 +66,7 @@ class Http2:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
         self._reader, self._writer = reader, writer
-        named = {":method": "POST", ":scheme": "http", ":path": CALL, ":authority": address}
-        named |= {"content-type": "application/grpc", "te": "trailers"}
-        self._headers = b"".join(literal(*one) for one in named.items())
+        self._headers = header_block(CALL, address, "http")
         self.answers: dict[int, bytes] = {}
         self.ended: set[int] = set()
 
@@ -78,7 +77,7 @@ class Http2:
         self.send(frame(HEADERS, END_HEADERS, stream, self._headers))
 
     def finish(self, stream: int, message: bytes) -> None:
-        self.send(frame(DATA, END_STREAM, stream, b"\0" + len(message).to_bytes(4, "big") + message))
+        self.send(frame(DATA, END_STREAM, stream, in_message(message)))
 
     async def hear(self) -> tuple[int, int, bytes]:
         """The next frame: its kind, its flags and what it carries."""

@@ -12,6 +12,7 @@ from pyarrow import flight
 from tests.unit.wire.served_flight import KINDS, KNOWN, OTHER, Served, call, failure_of, rows, serving, status
 
 from leasehold.core.access.callers import Caller
+from leasehold.limits.bans import FAULTS_OF_FLOOD
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_MESSAGE_BYTES_MAX,
@@ -21,10 +22,12 @@ from leasehold.limits.flight import (
     FLIGHT_STRANGERS_WAITING_MAX,
     TICKET_BYTES_MAX,
 )
+from leasehold.limits.requests import CALL_HEADERS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.flight import CALLER_HEADER, send
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE, Outgoing
+from leasehold.wire.peer_connections import PeerConnections
 
 
 @pytest.fixture
@@ -40,6 +43,27 @@ def test_a_compressed_call_is_refused_before_it_is_decompressed(served: Served) 
             for kind in (grpc.Compression.Gzip, grpc.Compression.Deflate):
                 code = status(lambda method=method, kind=kind: call(channel, method, bomb, compression=kind))
                 assert code is grpc.StatusCode.UNIMPLEMENTED
+    assert served.service.tickets == []
+
+
+def test_a_call_of_a_banned_peer_is_not_served(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PeerConnections, "has_call", lambda *_, **__: False)
+    with served.raw() as channel:
+        for method in ("DoGet", "DoAction", "DoPut"):
+            assert failure_of(lambda method=method: call(channel, method, b"")) == "BUSY"
+    assert served.service.tickets == []
+
+
+def test_a_call_with_too_many_headers_is_refused_and_its_peer_banned(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[int] = []
+    monkeypatch.setattr(PeerConnections, "has_fault", lambda _, _connection, count: faults.append(count))
+    with served.raw() as channel:
+        for headers, code in ((CALL_HEADERS_MAX + 1, "BUSY"), (CALL_HEADERS_MAX // 2, "BAD_MESSAGE")):
+            said = [(f"h{number}", "") for number in range(headers)]
+            assert failure_of(lambda said=said: call(channel, "DoAction", b"\xff", metadata=said)) == code
+    assert faults == [FAULTS_OF_FLOOD]
     assert served.service.tickets == []
 
 

@@ -1,7 +1,9 @@
 """Requests to a coordinator: in frames, and bounded before they are read."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
@@ -17,6 +19,7 @@ from leasehold.limits.requests import (
     REQUEST_BYTES_MAX,
     REQUEST_FRAME_BYTES_MAX,
     REQUESTS_BYTES_MAX,
+    REQUESTS_DECODED_OF_ONE_MAX,
     REQUESTS_UNREAD_MAX,
 )
 from leasehold.limits.sessions import SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
@@ -39,13 +42,14 @@ class Aborted(Exception):
 class Call:
     """What gRPC hands to a handler: frames, then nothing more, or the end."""
 
-    def __init__(self, *sent: bytes, ends: bool = True) -> None:
+    def __init__(self, *sent: bytes, ends: bool = True, peer: str = "ipv4:127.0.0.1:1") -> None:
         self._sent = list(sent)
         self._ends = ends
+        self._peer = peer
         self.read_frames = 0
 
     def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
+        return self._peer
 
     async def read(self) -> Any:
         if self._sent:
@@ -70,7 +74,9 @@ def commit(bytes_: int) -> CommitTransaction:
 
 
 def reader() -> RequestReader:
-    return RequestReader(NoThreads(), lambda _connection, _size: None)
+    return RequestReader(
+        NoThreads(), lambda _connection, _size: None, lambda _connection, _size: contextlib.nullcontext()
+    )
 
 
 def announced(size: int) -> bytes:
@@ -129,13 +135,68 @@ def test_a_large_request_is_turned_away_before_it_is_read_while_others_fill_the_
     virtually(main)
 
 
-def test_a_request_counts_until_it_has_been_answered() -> None:
+def test_a_large_request_of_another_address_ends_the_oldest_of_the_one_that_has_most() -> None:
     async def main() -> None:
         requests = reader()
-        blob = encode(statement(REQUEST_BYTES_MAX - 100))
-        async with requests.reading(Call(*frames(blob))):
-            assert requests.held_bytes == len(blob)
-        assert requests.held_bytes == 0
+        async with asyncio.TaskGroup() as group:
+            slow = [
+                group.create_task(refusal(Call(announced(REQUEST_BYTES_MAX), ends=False), requests))
+                for _ in range(HELD)
+            ]
+            await asyncio.sleep(0)
+            honest = statement(REQUEST_BYTES_MAX - 100)
+            elsewhere = Call(*frames(encode(honest)), peer="ipv4:127.0.0.2:1")
+            assert await read(elsewhere, requests) == honest
+            assert (await slow[0]).code == "TOO_SLOW"
+            assert not any(one.done() for one in slow[1:])
+            assert requests.arriving.size_bytes == (HELD - 1) * REQUEST_BYTES_MAX
+            for one in slow:
+                one.cancel()
+        assert requests.arriving.size_bytes == 0
+
+    virtually(main)
+
+
+def test_addresses_that_have_as_much_do_not_end_each_others_requests() -> None:
+    async def main() -> None:
+        requests = reader()
+        async with asyncio.TaskGroup() as group:
+            waiting = [
+                Call(announced(REQUEST_BYTES_MAX), ends=False, peer=f"ipv4:127.0.1.{number}:1")
+                for number in range(HELD)
+            ]
+            tasks = [group.create_task(read(one, requests)) for one in waiting]
+            await asyncio.sleep(0)
+            another = Call(announced(REQUEST_BYTES_MAX), peer="ipv4:127.0.0.2:1")
+            assert (await refusal(another, requests)).code == "BUSY"
+            assert not any(one.done() for one in tasks)
+            for one in tasks:
+                one.cancel()
+
+    virtually(main)
+
+
+WIDE = "\N{GRINNING FACE}"
+"""One such character makes all the others of its text take four bytes each."""
+DECODED_FIT = REQUESTS_DECODED_OF_ONE_MAX // (4 * REQUEST_FRAME_BYTES_MAX)
+
+
+def test_requests_count_by_what_they_take_in_memory_until_they_are_answered() -> None:
+    async def main() -> None:
+        requests = reader()
+        blob = encode(Execute(cluster_id=None, statement=StatementId("0" * 32), text="x" * 65_400 + WIDE))
+        async with AsyncExitStack() as held:
+            for _ in range(DECODED_FIT):
+                await held.enter_async_context(requests.reading(Call(blob)))
+            busy = await refusal(Call(blob), requests)
+            assert isinstance(busy, Indefinite)
+            assert busy.code == "BUSY"
+            assert await read(Call(encode(AskStatus())), requests) == AskStatus(), "small ones are read all the same"
+            elsewhere = [Call(blob, peer="ipv4:127.0.0.2:1") for _ in range(DECODED_FIT)]
+            for one in elsewhere:
+                await held.enter_async_context(requests.reading(one))
+            assert (await refusal(Call(blob, peer="ipv4:127.0.0.3:1"), requests)).code == "BUSY"
+        assert len((await read(Call(blob), requests)).text) == 65_401, "the room has come back"
 
     virtually(main)
 
@@ -151,7 +212,7 @@ def test_only_a_commit_may_be_larger_than_other_requests() -> None:
         assert (await refusal(Call(encode(AskStatus())), requests, commit=True)).code == "BAD_MESSAGE"
         over = Call(announced(MESSAGE_BYTES_MAX + 1), ends=False)
         assert (await refusal(over, requests, commit=True)).code == "MESSAGE_TOO_LARGE"
-        assert requests.held_bytes == 0
+        assert requests.arriving.size_bytes == 0
 
     virtually(main)
 
@@ -178,7 +239,7 @@ def test_a_request_that_is_not_what_it_said_is_refused(sent: tuple[bytes, ...]) 
         refused = await refusal(Call(*sent), requests)
         assert isinstance(refused, Definite)
         assert refused.code == "BAD_MESSAGE"
-        assert requests.held_bytes == 0
+        assert requests.arriving.size_bytes == 0
 
     virtually(main)
 
@@ -190,7 +251,7 @@ def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> 
         given_up = await refusal(Call(*sent, ends=False), requests)
         assert isinstance(given_up, Indefinite)
         assert given_up.code == "TOO_SLOW"
-        assert requests.held_bytes == 0
+        assert requests.arriving.size_bytes == 0
 
     virtually(main)
 

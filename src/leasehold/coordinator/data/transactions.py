@@ -9,7 +9,8 @@ from typing import assert_never
 import msgspec
 
 from leasehold.coordinator.nodes.leases import Leasing
-from leasehold.coordinator.writer import Writer
+from leasehold.coordinator.user_turns import UserTurns
+from leasehold.coordinator.writer import Writer, check_size
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.auto_compaction import DueBuckets, begin, commit_request, compacted_bucket, task
@@ -32,7 +33,13 @@ from leasehold.core.words.records import PrincipalRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, NodeId, Revision, SegmentId, StatementId, TransactionId
-from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS, USER_TRANSACTIONS_MAX
+from leasehold.limits.segments import (
+    COMMIT_SMALL_BOUNDS,
+    COMMIT_SMALL_SEGMENTS,
+    OPEN_TRANSACTIONS_MAX,
+    TRANSACTION_TTL_NS,
+    USER_TRANSACTIONS_MAX,
+)
 from leasehold.wire.ports import Clock, Entropy, Threads
 
 log = logging.getLogger(__name__)
@@ -56,6 +63,8 @@ class WriteTransactions:
         self._clock = clock
         self._entropy = entropy
         self._threads = threads
+        self._turns = UserTurns()
+        """For commits that take long to decide on."""
         self._due = DueBuckets()
         self._wall_us = wall_us
         self._opened: dict[TransactionId, int] = {}
@@ -107,19 +116,13 @@ class WriteTransactions:
     ) -> TransactionFacts:
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check(catalog)
-            live = self._leasing.live_incarnations(list(catalog.nodes))
-            keys_of = self._leasing.seals.keys.of_living(live)
-            return commit_transaction(
-                request,
-                catalog,
-                incarnations=live,
-                seal_keys=keys_of,
-                wall_us=self._wall_us(),
-                compactor=compactor,
-            )
+            return self._deciding(request, catalog, compactor)()
 
-        live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))
-        await self._leasing.seals.hear_of(request.segments, live)
+        catalog = self._writer.catalog
+        await self._leasing.seals.hear_of(request.segments, self._leasing.live_incarnations(list(catalog.nodes)))
+        if compactor is None and _may_take_long(request, self._writer.catalog):
+            asking = check_request(request, self._writer.catalog)
+            await self._turns.run(asking, lambda: self._tried(request), request=request)
         revision = await self._writer.submit(decide)
         facts, catalog = self._transaction(request.transaction, revision), self._writer.catalog
         named = (catalog.segments.one((one.table, one.bucket), one.id) for one in request.segments)
@@ -127,6 +130,27 @@ class WriteTransactions:
             log.warning("%d lost segments were forgotten at revision %d", len(request.replaces), facts.revision)
         short = sum(1 for one in named if one is not None and holders_if_few(one, catalog) is not None)
         return msgspec.structs.replace(facts, segments_short=short)
+
+    def _deciding(
+        self, request: CommitTransaction, catalog: Catalog, compactor: NodeId | None = None
+    ) -> Callable[[], tuple[Change, ...]]:
+        """Computes, on any thread, what a commit changes."""
+        live = self._leasing.live_incarnations(list(catalog.nodes))
+        return partial(
+            commit_transaction,
+            request,
+            catalog,
+            incarnations=live,
+            seal_keys=self._leasing.seals.keys.of_living(live),
+            wall_us=self._wall_us(),
+            compactor=compactor,
+        )
+
+    async def _tried(self, request: CommitTransaction) -> None:
+        """Decides on a thread, so that all others seldom wait for the writer to refuse a commit after a long look."""
+        catalog = self._writer.catalog
+        check_request(request, catalog)
+        check_size(await self._threads.run(self._deciding(request, catalog)))
 
     async def ask_compaction(self, request: AskCompaction) -> CompactionTask:
         """What a node should compact by itself now (`core/data/auto_compaction.py`)."""
@@ -215,3 +239,10 @@ class WriteTransactions:
             record = self._writer.catalog.transactions.get(transaction)
             if record is not None and record.state is TransactionState.OPEN:
                 await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))
+
+
+def _may_take_long(request: CommitTransaction, catalog: Catalog) -> bool:
+    """Whether it may take more than a millisecond to decide on a commit."""
+    is_new_stream = request.batch is not None and request.batch.query not in catalog.streams
+    effort = sum(1 + len(one.statistics) // COMMIT_SMALL_BOUNDS for one in request.segments)
+    return request.takes_rows or is_new_stream or effort > COMMIT_SMALL_SEGMENTS

@@ -49,7 +49,7 @@ from leasehold.sql.secrets import redacted
 from leasehold.wire.ports import CALLER, Clock, Threads
 
 T = TypeVar("T")
-_Told: TypeAlias = CatalogQuestion | ShowCoordinators | ShowHistory | ShowNodes | ShowRepairs
+_Told: TypeAlias = CatalogQuestion | ShowCoordinators | ShowHistory | ShowNodes | ShowProcedures | ShowRepairs
 
 
 class Answers(Protocol):
@@ -156,12 +156,12 @@ class Execution:
     ) -> Rows:
         catalog = self._catalog()
         match statement:
-            case ShowProcedures():
-                return self._procedures.rows(catalog, asking)
             case Explain(statement=definition):
                 asked = _asked(request, definition, text, size_bytes=0)
                 return await self._large.run(asking, partial(self._explained, request, asked), request=request)
-            case _ if is_large(statement, catalog):
+            case _ if is_large(statement, catalog) or (
+                isinstance(statement, ShowProcedures) and self._procedures.are_many
+            ):
                 return await self._turns.run(asking, partial(self._told, request, statement), request=request)
             case _:
                 return self._telling(statement, catalog, asking)()
@@ -183,6 +183,8 @@ class Execution:
 
     def _telling(self, statement: _Told, catalog: Catalog, asking: PrincipalRecord | None) -> Callable[[], Rows]:
         """Computes the rows, on any thread."""
+        if isinstance(statement, ShowProcedures):
+            return self._procedures.telling(catalog, asking)
         if isinstance(statement, ShowHistory):
             return partial(history, self._procedures.done(catalog), statement.of, asking)
         return partial(self._answers.answer, statement, catalog, self._clock.now_ns())

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.statements.preparation import ParsedStatement, Preparing
-from leasehold.coordinator.statements.progress import node_waits, procedure_rows, told_of, unsettled, waiting_for
+from leasehold.coordinator.statements.progress import node_waits, shown, told_of, unsettled, waiting_for
 from leasehold.coordinator.statements.run_effects import RunEffects
 from leasehold.coordinator.statements.turns import ObjectTurns
 from leasehold.coordinator.statements.unfinished import LiveStatement, Unrecorded
@@ -24,6 +25,7 @@ from leasehold.core.ddl.origin import Origin, beginning, check_same_asker, check
 from leasehold.core.ddl.receipts import receipt
 from leasehold.core.ddl.room import StatementRoom
 from leasehold.core.ddl.run import StatementRun
+from leasehold.core.questions.procedures import procedures
 from leasehold.core.words.messages import Receipt, Rows, WaitingFor
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Claim, Outcome, PrincipalRecord
@@ -31,7 +33,7 @@ from leasehold.core.words.statements import Growing
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId
-from leasehold.limits.statements import PROGRESS_INTERVAL_NS
+from leasehold.limits.statements import INLINE_EFFORT_MAX, PROGRESS_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock, Threads
@@ -204,8 +206,14 @@ class Procedures:
         )
         return explained(begun.procedure, len(begun.changes), met, after)
 
-    def rows(self, catalog: Catalog, asking: PrincipalRecord | None) -> Rows:
-        return procedure_rows(self._running.values(), self._leasing, catalog, asking)
+    @property
+    def are_many(self) -> bool:
+        """Whether it takes long to show them."""
+        return len(self._running) > INLINE_EFFORT_MAX
+
+    def telling(self, catalog: Catalog, asking: PrincipalRecord | None) -> Callable[[], Rows]:
+        """Computes the rows of SHOW PROCEDURES, on any thread."""
+        return partial(procedures, shown(self._running.values(), self._leasing), catalog, asking)
 
     def origin(self, statement: StatementId) -> Origin | None:
         """The origin of a statement that was sent before, if its outcome is still known."""

@@ -7,18 +7,14 @@ from leasehold.coordinator.statements.unfinished import LiveStatement
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.node_names import node_name, node_names
 from leasehold.core.ddl.explain import NodeWait
-from leasehold.core.questions.procedures import RunningStatement, procedures
-from leasehold.core.words.messages import Rows, WaitingFor
-from leasehold.core.words.records import PrincipalRecord
+from leasehold.core.questions.procedures import RunningStatement
+from leasehold.core.words.messages import WaitingFor
 from leasehold.ids import NodeId, Revision, StatementId
 
 
-def procedure_rows(
-    running: Iterable[LiveStatement], leasing: Leasing, catalog: Catalog, asking: PrincipalRecord | None
-) -> Rows:
-    """The rows of SHOW PROCEDURES, without statements that are answered and only being closed."""
-    shown = (_known(one, one.waiting(leasing)) for one in running if not one.run.is_closing)
-    return procedures(shown, catalog, asking)
+def shown(running: Iterable[LiveStatement], leasing: Leasing) -> list[RunningStatement]:
+    """What SHOW PROCEDURES tells of statements, without those that are answered and only being closed."""
+    return [_known(one, one.waiting(leasing)) for one in running if not one.run.is_closing]
 
 
 def _known(running: LiveStatement, waiting: Waiting | None) -> RunningStatement:

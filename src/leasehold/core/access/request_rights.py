@@ -1,6 +1,7 @@
 """Which requests and which rows a client may have, decided on one catalog: tickets, plans, write transactions."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from leasehold.core.access.delegation import check_scan_within, check_within, check_write_within
 from leasehold.core.access.rights import CLUSTER, asker_of, holds, need, path_of, user_of
@@ -15,10 +16,13 @@ from leasehold.ids import NodeLogin, ObjectId, TransactionId
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
 
-def check_request(request: messages.ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901, PLR0912 - a case each
+def check_request(  # noqa: C901, PLR0912 - a case each
+    request: messages.ClientRequest, catalog: Catalog, *, reads_max: int | None = None
+) -> PrincipalRecord | None:
     """The user who asks; raises `Unauthenticated` or `Forbidden`.
 
-    A statement's rights are checked once it has been parsed, and again when its turn comes.
+    A statement's rights are checked once it has been parsed, and again when its turn comes. With `reads_max` so many
+    tables and views that a query reads are looked at, for callers that check it again where that may take long.
     """
     if isinstance(request, messages.AskStatus):
         return None
@@ -42,7 +46,7 @@ def check_request(request: messages.ClientRequest, catalog: Catalog) -> Principa
         case messages.PlanQuery(names=names):
             # More of them are refused later, without a look at any.
             found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
-            for one in walked(filter(None, found), catalog):
+            for one in islice(walked(filter(None, found), catalog), reads_max):
                 _check_selected(user, one, catalog)
         case (
             messages.AgreeCutoff(table=table, through=through)

@@ -115,11 +115,10 @@ def _asker_by(login: bytes | None, catalog: Catalog) -> Asker | None:
 
 def holds(user: PrincipalRecord, right: Right, path: Path, catalog: Catalog) -> bool:
     """Whether the user or one of the user's roles has the right on any object of the path."""
-    for target in path:
-        granted = catalog.grants.get(target)
-        if granted is None:
-            continue
-        for principal in _counting(user, catalog):
+    granted_on = [granted for target in path if (granted := catalog.grants.get(target)) is not None]
+    counting = _counting(user, catalog) if granted_on else ()
+    for granted in granted_on:
+        for principal in counting:
             record = granted.get(principal)
             if record is not None and right in record.rights and right not in record.leaving:
                 return True

@@ -81,22 +81,27 @@ def _begun(name: str, kind: type[records.TransactionRecord | records.QueryRecord
     return apply
 
 
-def _forget_name(draft: Draft, names: str, name: object, owner: int) -> None:
+def _forget_name(draft: Draft, names: str, name: object, owner: int | str) -> None:
     """Drops a name, unless it belongs to another object by now."""
     if draft[names].get(name) == owner:
         draft.drop(names, name)
 
 
-def _database(draft: Draft, rest: bytes, value: bytes | None) -> None:
-    key = ObjectId(int(rest))
-    old: records.DatabaseRecord | None = draft["databases"].get(key)
-    if old is not None:
-        _forget_name(draft, "database_names", fold(old.name), key)
-        draft.drop("databases", key)
-    if value is not None:
-        record = decode_record(records.DatabaseRecord, value)
-        draft.put("databases", key, record)
-        draft.put("database_names", fold(record.name), key)
+def _named(name: str, names: str, kind: type[records.DatabaseRecord | records.TokenRecord], *, number: bool) -> Any:
+    """As `_simple`, and keeps a map of the folded names."""
+
+    def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
+        key = int(rest) if number else rest.decode()
+        old = draft[name].get(key)
+        if old is not None:
+            _forget_name(draft, names, fold(old.name), key)
+            draft.drop(name, key)
+        if value is not None:
+            record = decode_record(kind, value)
+            draft.put(name, key, record)
+            draft.put(names, fold(record.name), key)
+
+    return apply
 
 
 def _table(draft: Draft, rest: bytes, value: bytes | None) -> None:
@@ -288,7 +293,7 @@ COLLECTIONS: dict[bytes, Any] = {
     b"coordinator": _simple("coordinators", records.CoordinatorRecord, number=False),
     b"revoked": _simple("revoked_certificates", records.RevokedCertificateRecord, number=False),
     b"certified": _simple("certified_names", records.CertifiedNameRecord, number=False),
-    b"database": _database,
+    b"database": _named("databases", "database_names", records.DatabaseRecord, number=True),
     b"table": _table,
     b"view": _view,
     b"bucket": _bucket,
@@ -305,5 +310,5 @@ COLLECTIONS: dict[bytes, Any] = {
     b"principal": _principal,
     b"grant": _grant,
     b"login": _login,
-    b"token": _simple("tokens", records.TokenRecord, number=False),
+    b"token": _named("tokens", "token_names", records.TokenRecord, number=False),
 }

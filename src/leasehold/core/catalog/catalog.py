@@ -89,6 +89,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """By the hash of the token."""
     tokens: "HashTrieMap[str, records.TokenRecord]" = HashTrieMap()
     """By the hash of the token, in hex."""
+    token_names: "HashTrieMap[str, str]" = HashTrieMap()
 
     # Indices: what can be told from the records above, so that nobody has to go through all of them
     # (`core.catalog.apply`).
@@ -187,8 +188,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_token(self, name: str) -> records.TokenRecord | None:
         """The token under `name`."""
-        folded = fold(name)
-        return next((one for one in self.tokens.values() if fold(one.name) == folded), None)
+        token_hash = self.token_names.get(fold(name))
+        return None if token_hash is None else self.tokens[token_hash]
 
     def table_name(self, relation: TableRecord | ViewRecord) -> TableName:
         return TableName(self.databases[relation.database].name, relation.name)

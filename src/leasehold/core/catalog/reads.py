@@ -6,7 +6,10 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words.records import Need, TableRecord, ViewRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
 from leasehold.ids import FieldId, ObjectId
+from leasehold.limits.statements import VIEW_NEEDS_MAX
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -51,8 +54,9 @@ def all_read(named: Iterable[TableRecord | ViewRecord], catalog: Catalog) -> Rea
 
 
 def walked(named: Iterable[TableRecord | ViewRecord], catalog: Catalog) -> Iterator[TableRecord | ViewRecord]:
-    """What `all_read` finds, in any order, for callers that stop early."""
+    """What `all_read` finds, in any order, for callers that stop early. Raises `Refused` with code TOO_MANY_VIEWS."""
     seen: set[ObjectId] = set()
+    needs = 0
     for first in named:
         waiting = [first]
         while waiting:
@@ -62,5 +66,17 @@ def walked(named: Iterable[TableRecord | ViewRecord], catalog: Catalog) -> Itera
             seen.add(one.id)
             yield one
             if isinstance(one, ViewRecord):
+                needs += len(one.needs)
+                _check_needs(needs)
                 below = (catalog.views.get(need.object) or catalog.tables.get(need.object) for need in one.needs)
                 waiting.extend(filter(None, below))
+
+
+def _check_needs(count: int) -> None:
+    """Raises `Refused` with code TOO_MANY_VIEWS if the views that are read through each other read too much."""
+    if count > VIEW_NEEDS_MAX:
+        raise Refused(
+            f"views would be read that name more than {VIEW_NEEDS_MAX} tables and views, all together",
+            code=ErrorCode.TOO_MANY_VIEWS,
+            hint="read the tables instead of views on views",
+        )

@@ -17,12 +17,13 @@ view, and the commit compares both. Columns go by their field ids: one that was 
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from leasehold.core.data.bounded_fields import bounded_fields
 from leasehold.core.data.forwarding import FORWARD_LIMITS, Forwarding, ForwardLimits
 from leasehold.core.data.peers import Chunk, Peers
 from leasehold.core.data.requests import Requests, Slots, check_cluster
@@ -48,6 +49,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import ColumnStatistics, Field, SegmentFormat, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
+from leasehold.ids import FieldId
 from leasehold.limits.flight import FLIGHT_WRITES_MAX
 from leasehold.limits.segments import SEGMENT_BYTES_MAX
 
@@ -82,7 +84,8 @@ class Encoder(Protocol[B_contra]):
     """Makes the bytes of one segment file from rows, and hands them on as they come about."""
 
     async def write(self, batch: B_contra) -> None:
-        """Takes rows. Raises what handing on raises, and `Refused` with code SEGMENT_TOO_LARGE."""
+        """Takes rows. Raises what handing on raises, `Refused` with code SEGMENT_TOO_LARGE, and `Definite` with code
+        BUSY."""
         ...
 
     async def finish(self) -> EncodedSegment:
@@ -98,13 +101,14 @@ HandOn = Callable[[bytes], Awaitable[None]]
 
 
 class Appends(Generic[B]):
-    """Serves write and forward tickets. `encode` makes an encoder of rows with the given columns."""
+    """Serves write and forward tickets. `encode` makes an encoder of rows with the given columns; its second argument
+    names the columns of the table whose bounds are kept."""
 
     def __init__(
         self,
         requests: Requests,
         files: WritesFiles,
-        encode: Callable[[Sequence[Field], HandOn], Encoder[B]],
+        encode: Callable[[Sequence[Field], Collection[FieldId], HandOn], Encoder[B]],
         peers: Peers,
         *,
         writes_max: int = FLIGHT_WRITES_MAX,
@@ -151,7 +155,7 @@ class Appends(Generic[B]):
                     await forwarding.send(chunk)
                     file.write(chunk)
 
-                encoder = self._encode(fields, hand_on)
+                encoder = self._encode(fields, bounded_fields(admitted.table), hand_on)
                 try:
                     await _take_rows(incoming, encoder)
                     encoded = await encoder.finish()

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from leasehold.core.access.rights import asker_of, user_of
-from leasehold.core.catalog.catalog import Catalog, live_fields
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import next_revision, put
+from leasehold.core.data.bounded_fields import bounded_fields
 from leasehold.core.data.following import commit_numbers
 from leasehold.core.data.replacement import check_covered
 from leasehold.core.data.seals import is_sealed
@@ -45,7 +46,6 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
     BucketNumber,
-    FieldId,
     Incarnation,
     NodeId,
     ObjectId,
@@ -61,7 +61,6 @@ from leasehold.limits.segments import (
     SEGMENT_BYTES_MAX,
     SEGMENT_ROWS_MAX,
     SEGMENTS_PER_COMMIT_MAX,
-    STATISTICS_COLUMNS_MAX,
     TABLE_SEGMENTS_MAX,
 )
 from leasehold.limits.statements import PURGE_BATCH, TRANSACTIONS_KEPT
@@ -160,7 +159,8 @@ def commit_transaction(
     if request.batch is not None:
         asker = asker_of(node_login(request.login), catalog)
         batch = committed_batch(request.batch, None if asker is None else asker.user, table, catalog, wall_us)
-    # First: what no node has sealed costs nothing more.
+    numbers = commit_numbers(request, catalog)
+    # Before all that takes long: what no node has sealed costs nothing more.
     holders: dict[SegmentId, tuple[NodeId, ...]] = {}
     for segment in request.segments:
         _check_belongs(segment, record, table)
@@ -168,8 +168,7 @@ def commit_transaction(
     _check_statistics(request.segments, table)
     check_covered(request, table, catalog)
     taken_out = replacing(request, table, catalog)
-    numbers = commit_numbers(request, catalog)
-    bounded = _bounded_fields(table)
+    bounded = bounded_fields(table)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
         entry = SegmentRecord(
@@ -314,12 +313,6 @@ def _check_statistics(segments: Sequence[StagedSegment], table: TableRecord) -> 
                 code=ErrorCode.BAD_SEGMENT,
                 hint="upgrade the client and write the rows again",
             )
-
-
-def _bounded_fields(table: TableRecord) -> set[FieldId | None]:
-    """The columns whose bounds are kept; the others let no scan pass over a segment."""
-    first = {one.id for one in live_fields(table)[:STATISTICS_COLUMNS_MAX]}
-    return {*first, table.cluster_by, table.time_column}
 
 
 def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:

@@ -36,7 +36,7 @@ from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.read_access import authorise, check_sound, entry_at
 from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
+from leasehold.core.data.segment_files import B, Opening, ReadsSegments, Stamp, file_of, no_opening
 from leasehold.core.lease.holder import Pass
 from leasehold.core.words.messages import AnyReadTicket, BatchMark, NextSegment, ReadTicket, ReadTogether
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
@@ -109,8 +109,8 @@ class Scans(Generic[B]):
         telling = hidings.of(table, segment, passed.view).fields
         return OpenScan(ticket, hidings, telling, looking, segment.rows, by_itself, then)
 
-    async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
-        """All segments of the ticket."""
+    async def stream(self, scan: OpenScan, opening: Opening = no_opening) -> AsyncGenerator[tuple[B, BatchMark], None]:
+        """All segments of the ticket. Raises what `opening` raises before a file is opened."""
         ticket, then, before = scan.ticket, scan.then, 0
         with self._reading.one():
             for following in (None, *then):
@@ -118,15 +118,15 @@ class Scans(Generic[B]):
                     one = replace(ticket, segment=following.segment, sha256=following.sha256)
                     scan = await self.open(one, by_itself=scan.by_itself)
                 if ticket.row_offset < before + scan.rows or not then:
-                    async with aclosing(self._segment(scan, max(0, ticket.row_offset - before))) as batches:
+                    async with aclosing(self._segment(scan, max(0, ticket.row_offset - before), opening)) as batches:
                         async for batch, mark in batches:
                             yield batch, replace(mark, next_row=before + mark.next_row) if before else mark
                 before += scan.rows
 
-    async def _segment(self, scan: OpenScan, row: int) -> AsyncGenerator[tuple[B, BatchMark], None]:
+    async def _segment(self, scan: OpenScan, row: int, opening: Opening) -> AsyncGenerator[tuple[B, BatchMark], None]:
         """The segment of a scan, from one of its rows on."""
         try:
-            async with aclosing(self._batches(scan, row)) as batches:
+            async with aclosing(self._batches(scan, row, opening)) as batches:
                 async for released in batches:
                     yield released
         except Corrupt:
@@ -139,14 +139,14 @@ class Scans(Generic[B]):
                 hint="another replica may serve; or try again with fewer streams or columns at once",
             ) from error
 
-    async def _batches(self, scan: OpenScan, row: int) -> AsyncGenerator[tuple[B, BatchMark], None]:
+    async def _batches(self, scan: OpenScan, row: int, opening: Opening) -> AsyncGenerator[tuple[B, BatchMark], None]:
         ticket, hidings, telling, looking = scan.ticket, scan.hidings, scan.telling, scan.looking
         rest: tuple[Field, ...] | None = telling
         while rest is not None:
             telling, rest = rest, None
             if telling or columns_read(ticket):  # else the manifest has the number of the rows
                 await self.verify(ticket)
-            async with aclosing(self._files.batches(ticket, telling, row, scan.rows)) as batches:
+            async with aclosing(self._files.batches(ticket, telling, row, scan.rows, opening)) as batches:
                 table: TableRecord | None = None
                 async for part, count in batches:
                     passed, entry = await looking.passed()

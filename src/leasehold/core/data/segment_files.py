@@ -1,7 +1,7 @@
 """The port by which steps of the data plane write and read segment files of this node, whatever a row is there."""
 
-from collections.abc import AsyncGenerator
-from typing import Protocol, Self, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.hidden_rows import Hiding
@@ -84,6 +84,16 @@ class GivesFiles(SuspectsFiles, Protocol):
         ...
 
 
+Opening: TypeAlias = Callable[[int], None]
+"""Called before a file is opened, with about what it takes in memory until the next one is opened. It may block, and
+raise."""
+
+
+def no_opening(size: int) -> None:
+    """For readers that are few."""
+    del size
+
+
 class ReadsSegments(SuspectsFiles, Protocol[B]):
     """Reads rows from finished files."""
 
@@ -96,14 +106,14 @@ class ReadsSegments(SuspectsFiles, Protocol[B]):
         ...
 
     def batches(
-        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int
+        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int, opening: Opening
     ) -> AsyncGenerator[tuple[B, int]]:
         """The rows from `row` to `rows`, their number in the file, that fulfil the ticket's conditions.
 
         They have the ticket's columns and behind them those that tell which rows are hidden. Each batch comes with how
         many rows of the file it stands for.
 
-        Raises `Corrupt` for damaged bytes, and other errors that say nothing against the file.
+        Raises what `opening` does, `Corrupt` for damaged bytes, and other errors that say nothing against the file.
         """
         ...
 

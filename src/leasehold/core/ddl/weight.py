@@ -8,6 +8,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words.records import TableRecord, ViewRecord
 from leasehold.core.words.statements import (
     CreateTable,
+    CreateView,
     Definition,
     DropColumn,
     DropDatabase,
@@ -26,7 +27,7 @@ from leasehold.limits.statements import INLINE_EFFORT_MAX
 
 def changes_many(statement: Definition, catalog: Catalog) -> bool:
     """Whether it changes more than INLINE_EFFORT_MAX records: a table has one for each bucket, a user one for each
-    login. What takes a table or view away from views that read it may change all of them, and has to look at them."""
+    login. What takes a table or view away from views that read it, or replaces it, has to look at all of them."""
     match statement:
         case CreateTable(buckets=buckets):
             return buckets > INLINE_EFFORT_MAX
@@ -35,7 +36,7 @@ def changes_many(statement: Definition, catalog: Catalog) -> bool:
             return _is_read(table, catalog) or _buckets(table) > INLINE_EFFORT_MAX
         case RenameTable(table=name) | DropColumn(table=name) | RenameColumn(table=name):
             return _is_read(catalog.find_table(name), catalog)
-        case DropView(view=name) | RenameView(view=name):
+        case DropView(view=name) | RenameView(view=name) | CreateView(view=name, or_replace=True):
             return _is_read(catalog.find_view(name), catalog)
         case DropDatabase(name=name):
             database = catalog.find_database(name)

@@ -104,6 +104,8 @@ def _looked_at(question: object, catalog: Catalog) -> Iterator[int]:
             yield len(catalog.revoked_certificates)
         case statements.ShowHistory():
             yield len(catalog.statements)
+        case statements.ShowProcedures() if len(catalog.dropped):
+            yield len(catalog.statements)
         case _:
             pass
 

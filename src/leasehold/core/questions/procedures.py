@@ -41,10 +41,10 @@ def procedures(running: Iterable[RunningStatement], catalog: Catalog, asking: Pr
 
     The text of a statement may show values of rows. A user without ALTER on the cluster sees none of other users.
     """
+    sees_all = asking is None or holds(asking, Right.ALTER, (CLUSTER,), catalog)
 
     def text_of(one: RunningStatement | StatementRecord) -> str | None:
-        is_seen = asking is None or one.user == asking.name or holds(asking, Right.ALTER, (CLUSTER,), catalog)
-        return one.text if is_seen else None
+        return one.text if sees_all or (asking is not None and one.user == asking.name) else None
 
     rows: list[Row] = []
     ids: set[StatementId] = set()

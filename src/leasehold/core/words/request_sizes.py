@@ -7,10 +7,15 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.words.messages import Filter, Message
+from leasehold.core.words.messages import FieldFilter, Filter, Message, Replaced, SegmentHolder, StagedSegment
+from leasehold.core.words.records import ColumnStatistics
 from leasehold.core.words.statements import Literal
+from leasehold.ids import FieldId, Incarnation, NodeId
 
 _LITERAL_BYTES: Final = getsizeof(Literal("null", ""))
+_HOLDER_BYTES: Final = getsizeof(SegmentHolder(node=NodeId(1), incarnation=Incarnation(1)))
+_STATISTICS_BYTES: Final = getsizeof(ColumnStatistics(field=FieldId(1), nulls=0, minimum=0, maximum=0))
+_WORD_BYTES: Final = getsizeof("")
 _text = attrgetter("text")
 
 
@@ -23,7 +28,7 @@ def decoded_bytes(request: Message) -> int:
         size += getsizeof(value)
         if isinstance(value, tuple):
             size += sum(map(getsizeof, value))
-            size += sum(_filter_bytes(one) for one in value if isinstance(one, Filter))
+            size += sum(map(_more_bytes, value))
     return size
 
 
@@ -45,7 +50,27 @@ def held_bytes(value: object) -> int:
     return size
 
 
-def _filter_bytes(one: Filter) -> int:
-    """Beside the struct itself."""
-    texts = sum(map(getsizeof, map(_text, one.values)))
-    return getsizeof(one.column) + getsizeof(one.values) + _LITERAL_BYTES * len(one.values) + texts
+def _more_bytes(one: object) -> int:
+    """What a member of a list takes beside its struct."""
+    match one:
+        case str():
+            return 0
+        case Filter(column=column, values=values):
+            texts = _words_bytes(tuple(map(_text, values)))
+            return getsizeof(column) + getsizeof(values) + _LITERAL_BYTES * len(values) + texts
+        case FieldFilter(values=values):
+            return getsizeof(values) + _words_bytes(values)
+        case Replaced(segment=segment):
+            return getsizeof(segment)
+        case StagedSegment(statistics=statistics, holders=holders):
+            bounds = sum(getsizeof(it.minimum) + getsizeof(it.maximum) for it in statistics)
+            seals = sum(getsizeof(it.seal) for it in holders)
+            structs = len(statistics) * _STATISTICS_BYTES + len(holders) * _HOLDER_BYTES
+            return getsizeof(one.id) + getsizeof(one.sha256) + bounds + seals + structs
+        case _:
+            return 0
+
+
+def _words_bytes(words: tuple[str, ...]) -> int:
+    """Much quicker than the size of each."""
+    return getsizeof("".join(words)) + _WORD_BYTES * (len(words) - 1)

@@ -12,8 +12,10 @@ from leasehold.durable import named_when_whole
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
+from leasehold.limits.segments import ROW_GROUP_BYTES, SEGMENT_BYTES_MAX
 from leasehold.node.directory.standalone import Standalone
 from leasehold.node.disk.masks import shown
+from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment import read_segment, verify_segment
 from leasehold.storage.segment_encoder import SegmentEncoder
 from leasehold.vault.format import FILE_NAME
@@ -53,7 +55,14 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
     hiding = Hidings().of(table, record, standalone.catalog)
     left = 0
     with named_when_whole(target, exists=_exists, hint="choose another --to") as unnamed:
-        encoder = SegmentEncoder(fields, unnamed.file.write, in_format=SegmentFormat.COLUMN_NAMES)
+        # This process does nothing else, so a footer may take what memory it needs.
+        encoder = SegmentEncoder(
+            fields,
+            unnamed.file.write,
+            in_format=SegmentFormat.COLUMN_NAMES,
+            footer_bytes_max=SEGMENT_BYTES_MAX,
+            room=RowRoom(ROW_GROUP_BYTES, SEGMENT_BYTES_MAX),
+        )
         for batch in read_segment(path, (*fields, *hiding.fields)):
             encoder.write(batch.select(range(len(fields))))
             left += shown(hiding, batch, len(fields)).num_rows

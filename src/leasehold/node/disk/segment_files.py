@@ -5,7 +5,7 @@ Implements the ports of `core/data/segment_files.py` for threads: every call blo
 
 import os
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Self
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.filters import columns_read
 from leasehold.core.data.hidden_rows import Hiding
 from leasehold.core.data.peers import Chunk
-from leasehold.core.data.segment_files import Stamp
+from leasehold.core.data.segment_files import Opening, Stamp
 from leasehold.core.lease.audit import ServeRecord
 from leasehold.core.lease.holder import Pass
 from leasehold.core.replicas.reconcile import OnDisk
@@ -30,8 +30,9 @@ from leasehold.node.disk.masks import shown
 from leasehold.node.disk.space import noting
 from leasehold.storage.comparisons import matching
 from leasehold.storage.files import SegmentFile, SegmentFiles
-from leasehold.storage.segment import Most, read_rows, verify_segment
+from leasehold.storage.segment import FileRows, Most, footer_bytes, read_rows, verify_segment
 from leasehold.storage.servelog import ServeLog
+from leasehold.wire.coding_turns import CODING_TURNS
 from leasehold.wire.flight import parts
 
 
@@ -127,7 +128,7 @@ class LocalSegments:
         verify_segment(path, size_bytes=self._files.size_bytes(one.table, one.bucket, one.segment) or 0, sha256=sha256)
 
     async def batches(
-        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int
+        self, ticket: ReadTicket, telling: tuple[Field, ...], row: int, rows: int, opening: Opening
     ) -> AsyncGenerator[tuple[pa.RecordBatch, int]]:
         own = columns_read(ticket)
         fields = (*own, *telling)
@@ -136,24 +137,32 @@ class LocalSegments:
                 yield pa.RecordBatch.from_arrays([pa.nulls(rows - row)], ["counted"]).select([]), rows - row
             return
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
+        opening(footer_bytes(path))
         is_one_of_few = self._reading.acquire(blocking=False)
         try:
             most = Most(self._batch_rows)
             if not is_one_of_few:
                 most = Most(min(self._batch_rows, BATCH_ROWS_CROWDED), FLIGHT_PART_BYTES)
             sent = (*range(len(ticket.fields)), *range(len(own), len(fields)))
-            for found in read_rows(path, fields, ticket.where, row_offset=row, most=most):
+            with CODING_TURNS:
+                batches = read_rows(path, fields, ticket.where, row_offset=row, most=most)
+            while (found := _next(batches)) is not None:
                 passed_over = found.rows - found.batch.num_rows
                 for part in parts(found.batch, most.bytes, FLIGHT_SENT_BYTES_MAX):
-                    yield matching(part, own, ticket.where).select(sent), passed_over + part.num_rows
+                    with CODING_TURNS:
+                        matched = matching(part, own, ticket.where).select(sent)
+                    yield matched, passed_over + part.num_rows
                     passed_over = 0
+                    del matched, part
+                del found
         finally:
             if is_one_of_few:
                 self._reading.release()
 
     def shown(self, batch: pa.RecordBatch, hiding: Hiding, segment: SegmentRecord, columns: int) -> pa.RecordBatch:
         del segment
-        return shown(hiding, batch, columns)
+        with CODING_TURNS:
+            return shown(hiding, batch, columns)
 
     def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: pa.RecordBatch | None) -> None:
         """Writes a record of the serve log."""
@@ -177,3 +186,8 @@ class LocalSegments:
     def suspect(self, one: OnDisk) -> None:
         """Has a file read whole soon."""
         self._published.suspects.suspect(one)
+
+
+def _next(batches: Iterator[FileRows]) -> FileRows | None:
+    with CODING_TURNS:
+        return next(batches, None)

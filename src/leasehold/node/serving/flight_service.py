@@ -43,6 +43,7 @@ from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, LOCAL, bytes_batch, read_ticket, report
 from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.flight_server import FlightServer, Outgoing
+from leasehold.wire.open_file import OpenFile
 from leasehold.wire.ports import Clock
 from leasehold.wire.steps import ThreadRuntime, iterate, run
 from leasehold.wire.tls import TlsSource
@@ -143,8 +144,9 @@ class NodeFlight:
         match request:
             case messages.ReadTicket() | messages.ReadTogether():
                 scan = run(self._scans.open(request))
-                rows = _released(self._scans.stream(scan))
-                return Outgoing(arrow_schema(scan.ticket.fields), rows, SCAN_FIRST_BYTES_MAX)
+                opened = OpenFile()
+                rows = _released(self._scans.stream(scan, opened.opening))
+                return Outgoing(arrow_schema(scan.ticket.fields), rows, SCAN_FIRST_BYTES_MAX, opened)
             case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))

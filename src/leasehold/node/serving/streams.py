@@ -1,6 +1,6 @@
 """The input of an append from a Flight stream: rows of a client, or a segment's bytes from a peer."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -11,12 +11,14 @@ from leasehold.core.words.messages import BytesEnd, RowsEnd
 from leasehold.core.words.records import Field, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
+from leasehold.ids import FieldId
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
 from leasehold.limits.segments import SEGMENT_ROWS_MAX
 from leasehold.storage.conformance import CAST_VALUE_BYTES, check_valid, realign, rows_at_once, written_fields
 from leasehold.storage.row_room import RowRoom
 from leasehold.storage.segment_encoder import SegmentEncoder
+from leasehold.wire.coding_turns import CODING_TURNS
 from leasehold.wire.flight import bytes_of, expect, parts
 from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.steps import run
@@ -65,13 +67,18 @@ class IncomingRows:
 class ParquetEncoder:
     """Implements `core.data.appends.Encoder`. Bytes are passed to `hand_on` while Arrow encodes more."""
 
-    def __init__(self, fields: Sequence[Field], hand_on: HandOn, *, room: RowRoom) -> None:
+    def __init__(
+        self, fields: Sequence[Field], bounded: Collection[FieldId], hand_on: HandOn, *, room: RowRoom
+    ) -> None:
         self._fields = fields
-        self._encoder: Final = SegmentEncoder(fields, lambda chunk: run(hand_on(chunk)), room=room)
+        self._encoder: Final = SegmentEncoder(fields, lambda chunk: run(hand_on(chunk)), bounded=bounded, room=room)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Encodes rows of a client, adapted to the columns."""
-        self._encoder.write(realign(batch, self._fields))
+        with CODING_TURNS:
+            aligned = realign(batch, self._fields)
+        del batch
+        self._encoder.write(aligned)
 
     async def finish(self) -> EncodedSegment:
         """Passes on the rest of the file, and returns what the file holds."""

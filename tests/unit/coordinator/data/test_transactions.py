@@ -10,14 +10,22 @@ from leasehold.coordinator.data.transactions import WriteTransactions
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
-from leasehold.core.words.messages import AbortTransaction, AgreeCutoff, OpenTransaction
-from leasehold.core.words.records import LoginRecord, Right, TransactionState
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AgreeCutoff,
+    CommitTransaction,
+    OpenTransaction,
+    StagedSegment,
+)
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import ColumnStatistics, LoginRecord, Right, TransactionState
 from leasehold.core.words.statements import CreateUser, GrantRights, OnTable
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused
-from leasehold.ids import LoginToken, TransactionId
+from leasehold.ids import LoginToken, SegmentId, TransactionId
+from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.queries import QUERY_KEPT_NS
-from leasehold.limits.segments import TRANSACTION_TTL_NS
+from leasehold.limits.segments import COMMIT_SMALL_BOUNDS, COMMIT_SMALL_SEGMENTS, TRANSACTION_TTL_NS
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.entropy import SystemEntropy
 from tests.unit.coordinator.office import asked
@@ -151,6 +159,89 @@ def test_a_user_who_may_not_append_aborts_nothing():
         with pytest.raises(Forbidden):
             await transactions.abort(abort)
         assert (await transactions.open(opened)).state is TransactionState.OPEN
+
+    office_test(work)
+
+
+def committing(opened, count, login=None, *, columns=0):
+    """A commit of so many segments that no node holds, with the bounds of so many columns."""
+    bounds = tuple(ColumnStatistics(field=one, nulls=0, minimum=1, maximum=2) for one in range(1, columns + 1))
+    segments = (
+        StagedSegment(
+            id=SegmentId(f"{opened.transaction}-{number:032x}"),
+            table=opened.table,
+            bucket=0,
+            schema_version=opened.schema_version,
+            rows=1,
+            size_bytes=1,
+            sha256=bytes(32),
+            statistics=bounds,
+            holders=(),
+        )
+        for number in range(count)
+    )
+    return CommitTransaction(cluster_id="c" * 32, transaction=opened.transaction, segments=tuple(segments), login=login)
+
+
+def test_a_large_commit_that_is_refused_does_not_reach_the_writer(monkeypatch):
+    async def work(office):
+        transactions, login = transactions_of(office), (await ann_and_admin(office, Right.INSERT))[0]
+        opened = opening(office, 1, login)
+        await transactions.open(opened)
+        submitted = []
+        submit = office.writer.submit
+
+        async def counted(decide):
+            submitted.append(decide)
+            return await submit(decide)
+
+        monkeypatch.setattr(office.writer, "submit", counted)
+        small, wide = COMMIT_SMALL_SEGMENTS, COMMIT_SMALL_BOUNDS
+        for count, columns, reaches in (
+            (small, wide - 1, True),
+            (small + 1, 0, False),
+            (small, wide, False),
+            (1, small * wide, False),
+        ):
+            submitted.clear()
+            with pytest.raises(Refused) as caught:
+                await transactions.commit(committing(opened, count, login, columns=columns))
+            assert caught.value.code is ErrorCode.TOO_FEW_HOLDERS
+            assert bool(submitted) is reaches
+
+    office_test(work)
+
+
+def test_a_large_commit_that_no_transaction_can_hold_does_not_reach_the_writer(monkeypatch):
+    async def work(office):
+        transactions = transactions_of(office)
+        opened = opening(office, 1)
+        await transactions.open(opened)
+        much = (Change(b"k", b"x" * (VALUE_BYTES_MAX + 1)),)
+        monkeypatch.setattr(module, "commit_transaction", lambda *_, **__: much)
+        monkeypatch.setattr(office.writer, "submit", None)
+        with pytest.raises(Refused) as caught:
+            await transactions.commit(committing(opened, COMMIT_SMALL_SEGMENTS + 1))
+        assert caught.value.code is ErrorCode.TOO_LARGE
+
+    office_test(work)
+
+
+def test_large_commits_of_users_have_their_turns():
+    async def work(office):
+        transactions, logins = transactions_of(office), await ann_and_admin(office, Right.INSERT)
+        opened = [opening(office, number, login) for number, login in enumerate(logins)]
+        for one in opened:
+            await transactions.open(one)
+        refused = []
+
+        async def commit(number):
+            with pytest.raises(Refused):
+                await transactions.commit(committing(opened[number], COMMIT_SMALL_SEGMENTS + 1, logins[number]))
+            refused.append(number)
+
+        await asyncio.gather(*(commit(number) for number in (0, 0, 0, 0, 1)))
+        assert refused == [0, 0, 1, 0, 0], "the other user does not wait for all of the first"
 
     office_test(work)
 

@@ -227,7 +227,7 @@ def test_show_procedures_tells_where_each_statement_stands():
         dropping = begin(office, 5, DROP, login=login)
         behind = begin(office, 6, ADD, login=login)
         number = await office.number(asked(5, DROP).id)
-        running, queued = office.procedures.rows(office.catalog, None).rows
+        running, queued = office.procedures.telling(office.catalog, None)().rows
         assert running[:4] == (number, asked(5, DROP).id, "admin", "DropTable")
         assert running[4].startswith("waiting for n1, at most ")
         assert queued == (None, asked(6, ADD).id, "admin", "AddColumns", "queued")
@@ -236,7 +236,7 @@ def test_show_procedures_tells_where_each_statement_stands():
         office.renew()
         await refusal(behind)
         await office.silent()
-        (cleaning,) = office.procedures.rows(office.catalog, None).rows
+        (cleaning,) = office.procedures.telling(office.catalog, None)().rows
         assert cleaning == (number, asked(5, DROP).id, "admin", "DropTable", "deleting files on 1 nodes: n1")
 
     office_test(work)
@@ -282,7 +282,7 @@ def test_a_leader_that_ends_does_not_end_what_another_has_to_finish():
 
         async def second(office):
             await office.sleep(SECOND_NS)
-            (row,) = office.procedures.rows(office.catalog, None).rows
+            (row,) = office.procedures.telling(office.catalog, None)().rows
             assert row[4].startswith("waiting for n1")
             receipt = await office.outcome(asked(5, DROP).id)
             assert receipt.outcome is Outcome.COMMITTED

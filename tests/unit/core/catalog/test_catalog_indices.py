@@ -23,6 +23,7 @@ from leasehold.core.words.records import (
     Right,
     SegmentRecord,
     TableRecord,
+    TokenRecord,
     TransactionRecord,
     TransactionState,
     UseState,
@@ -123,7 +124,14 @@ def query(table, number, who):
     return Change(keys.query(table, record.query), encode(record))
 
 
+def token(number, name):
+    record = TokenRecord(hash=bytes([number]), name=f"{name}{number}", user=7, made_us=0, expires_us=None)
+    return Change(keys.token(record.hash), encode(record))
+
+
 CHANGES = st.one_of(
+    st.builds(token, SEGMENTS, st.sampled_from("aB")),
+    st.builds(lambda number: Change(keys.token(bytes([number])), None), SEGMENTS),
     st.builds(transaction, SEGMENTS, st.sampled_from(TransactionState), st.none() | PRINCIPALS),
     st.builds(lambda number: Change(keys.transaction(name(number)), None), SEGMENTS),
     st.builds(query, TABLES, SEGMENTS, st.none() | PRINCIPALS),
@@ -157,6 +165,7 @@ def as_told_by_the_records(catalog):
         "expiring": {one.id: one.ttl_ns for one in catalog.tables.values() if one.ttl_ns is not None},
         "leftovers": grouped((table, (bucket, None)) for (table, bucket), _ in gone),
         "rights_of": grouped(granted),
+        "token_names": {fold(one.name): key for key, one in catalog.tokens.items()},
         "ownerless": {who: None for who, _ in granted if who not in catalog.principals},
         "relation_names": grouped(
             (one.database, (fold(one.name), one.id)) for one in (*catalog.tables.values(), *catalog.views.values())
@@ -179,7 +188,7 @@ def grouped(pairs):
 
 
 def indices(catalog):
-    flat = {one: dict(getattr(catalog, one).items()) for one in ("loads", "expiring", "ownerless")}
+    flat = {one: dict(getattr(catalog, one).items()) for one in ("loads", "expiring", "ownerless", "token_names")}
     names = ("relation_names", "readers", "leftovers", "rights_of", "open_transactions", "queries_of")
     nested = {one: getattr(catalog, one).items() for one in names}
     return flat | {one: {key: dict(inner.items()) for key, inner in items} for one, items in nested.items()}

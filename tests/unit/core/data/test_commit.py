@@ -175,7 +175,7 @@ def test_ended_transactions_are_forgotten_in_batches_the_oldest_first():
 
 
 def test_bounds_are_kept_of_the_first_columns_and_of_those_that_decide_where_and_how_long_rows_are_kept(monkeypatch):
-    monkeypatch.setattr("leasehold.core.data.commit.STATISTICS_COLUMNS_MAX", 1)
+    monkeypatch.setattr("leasehold.core.data.bounded_fields.STATISTICS_COLUMNS_MAX", 1)
     base = ground(add("c", "d", "e"))
     table = base.catalog.tables[TABLE]
     for changed, kept in ((table, {1}), (msgspec.structs.replace(table, cluster_by=3, time_column=5), {1, 3, 5})):

@@ -5,6 +5,7 @@ import pytest
 from leasehold.core import ddl
 from leasehold.core.catalog.catalog import check_through
 from leasehold.core.catalog.plan import ResolvedView
+from leasehold.core.catalog.reads import walked
 from leasehold.core.ddl.plans.readers import check_name_free, refuse_needed, views_reading
 from leasehold.core.ddl.weight import changes_many
 from leasehold.core.words import keys
@@ -128,6 +129,20 @@ def test_views_read_each_other_so_deep_and_no_deeper():
     # What reads v1 would be too deep, not v1 itself.
     refused("VIEW_TOO_DEEP", create, base, "v1", "low", or_replace=True)
     create(base, f"v{VIEW_DEPTH_MAX}", "low", or_replace=True)
+
+
+def test_views_name_so_much_below_each_other_and_no_more(monkeypatch):
+    monkeypatch.setattr("leasehold.core.catalog.reads.VIEW_NEEDS_MAX", 7)
+    base = ground(*BOTH, create_table("u"))
+    create(base, "v", "t", "u")
+    create(base, "w", "t", "v")  # 2 + 2
+    create(base, "three", "w", "v", "t")  # 3 + 2 + 2: each view counts once
+    refused("TOO_MANY_VIEWS", create, base, "more", "three")
+    create(base, "low", "t")
+    create(base, "v", "t", "u", "low", or_replace=True)
+    with pytest.raises(Refused) as caught:
+        list(walked((base.catalog.view(name("three")),), base.catalog))
+    assert caught.value.code == "TOO_MANY_VIEWS", "what reads a replaced view reads too much now"
 
 
 # ---------------------------------------------------------------- RENAME, DROP
@@ -280,6 +295,9 @@ def test_a_table_is_read_through_views_that_are_in_use():
         ("ALTER VIEW db.v RENAME TO db.w", True),
         ("DROP VIEW db.outer", False),
         ("DROP VIEW db.nothing", False),
+        ("CREATE OR REPLACE VIEW db.v AS SELECT 1 AS x", True),
+        ("CREATE VIEW db.v AS SELECT 1 AS x", False),
+        ("CREATE OR REPLACE VIEW db.outer AS SELECT 1 AS x", False),
     ],
 )
 def test_what_views_read_is_taken_away_in_turn(statement, waits):

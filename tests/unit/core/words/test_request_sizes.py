@@ -3,19 +3,69 @@
 import gc
 import tracemalloc
 
+import msgspec
 import pytest
 
 from leasehold.core.words.codec import decode_request, encode
-from leasehold.core.words.messages import AskTable, Execute, Filter, Message, PlanQuery, PlanScan
+from leasehold.core.words.messages import (
+    AskTable,
+    CommitTransaction,
+    Execute,
+    FieldFilter,
+    Filter,
+    Message,
+    PlanQuery,
+    PlanScan,
+    Replaced,
+    SegmentHolder,
+    StagedSegment,
+)
+from leasehold.core.words.records import ColumnStatistics, Field, UseState
 from leasehold.core.words.request_sizes import decoded_bytes, held_bytes
 from leasehold.core.words.statements import Literal
-from leasehold.ids import StatementId
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    FieldId,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    SchemaVersion,
+    SegmentId,
+    StatementId,
+    TransactionId,
+)
 from leasehold.limits.messages import ASKED_MAX
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.sql.parse import parse
 
 WIDE = "a" * 27 + "\N{GRINNING FACE}"
 """Four bytes for each character."""
+SEGMENT = SegmentId("a" * 65)
+COVERED = FieldFilter(
+    field=Field(id=FieldId(1), name="c", type="STRING", nullable=True, state=UseState.IN_USE),
+    operator="IN",
+    values=("ab",) * 9_000,
+)
+COMMIT = CommitTransaction(
+    cluster_id=ClusterId("c"),
+    transaction=TransactionId("a" * 32),
+    login=None,
+    segments=(
+        StagedSegment(
+            id=SEGMENT,
+            table=ObjectId(1),
+            bucket=BucketNumber(0),
+            schema_version=SchemaVersion(1),
+            rows=1,
+            size_bytes=1_000,
+            sha256=bytes(32),
+            statistics=(ColumnStatistics(field=FieldId(1), nulls=0, minimum="ab", maximum="yz"),) * 20,
+            holders=(SegmentHolder(node=NodeId(1), incarnation=Incarnation(1), seal=bytes(32)),) * 3,
+        ),
+    )
+    * 300,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +83,19 @@ WIDE = "a" * 27 + "\N{GRINNING FACE}"
         ),
         PlanQuery(cluster_id=None, names=(f"db.{WIDE}",) * ASKED_MAX),
         Execute(cluster_id=None, statement=StatementId("1" * 32), text=WIDE * 300),
+        COMMIT,
+        msgspec.structs.replace(
+            COMMIT, segments=(), replaces=(Replaced(bucket=BucketNumber(1), segment=SEGMENT),) * 400
+        ),
+        msgspec.structs.replace(COMMIT, segments=(), covers=(COVERED,)),
     ],
 )
 def test_a_request_is_counted_by_its_memory(request_: Message) -> None:
     blob = encode(request_)
+    is_commit = isinstance(request_, CommitTransaction)
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    decoded = [decode_request(blob) for _ in range(10)]
+    decoded = [decode_request(blob, commit=is_commit) for _ in range(10)]
     taken = (tracemalloc.get_traced_memory()[0] - before) / len(decoded)
     tracemalloc.stop()
     assert 0.75 * taken < decoded_bytes(decoded[0]) < 1.4 * taken

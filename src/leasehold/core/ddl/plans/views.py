@@ -6,6 +6,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, next_object, put, put_bounded
+from leasehold.core.catalog.reads import walked
 from leasehold.core.ddl.plans.cascade import dropping, views_that_go
 from leasehold.core.ddl.plans.readers import READERS_FIRST, check_name_free, listed, refuse_needed, views_reading
 from leasehold.core.ddl.plans.rights import forget_rights
@@ -100,7 +101,10 @@ def restore_view(hidden: HiddenView, catalog: Catalog) -> tuple[Change, ...]:
 
 
 def _check_depth(view: ViewRecord, name: TableName, catalog: Catalog) -> None:
-    """Raises `Refused`: CYCLIC_VIEW if it would read itself, VIEW_TOO_DEEP if the views on it would read too far."""
+    """Raises `Refused`: CYCLIC_VIEW if it would read itself, VIEW_TOO_DEEP if the views on it would read too far,
+    TOO_MANY_VIEWS if it would read too much through others."""
+    for _ in walked((view,), catalog):
+        pass
     below = _depths(view.needs, catalog)
     above = views_reading({view.id: None}, catalog)
     if view.id in below:

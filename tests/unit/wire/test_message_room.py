@@ -1,11 +1,11 @@
-"""First messages that a server holds: so many bytes of all callers, and of each one."""
+"""Messages that a server holds: so many bytes of all callers, and of each one."""
 
 from typing import Any
 
 import pytest
 
 from leasehold.wire.call_watch import CallWatch, WatchedCall
-from leasehold.wire.first_messages import FirstMessages
+from leasehold.wire.message_room import MessageRoom
 
 
 class Silent:
@@ -18,8 +18,8 @@ class Silent:
 
 
 @pytest.fixture
-def held() -> FirstMessages:
-    return FirstMessages(bytes_max=100, of_one_max=40, small_bytes=5)
+def held() -> MessageRoom:
+    return MessageRoom(bytes_max=100, of_one_max=40, small_bytes=5)
 
 
 def calls(count: int) -> list[WatchedCall]:
@@ -28,7 +28,7 @@ def calls(count: int) -> list[WatchedCall]:
     return [WatchedCall(Silent(), watch) for _ in range(count)]
 
 
-def test_a_caller_has_room_for_so_much_and_all_for_more(held: FirstMessages) -> None:
+def test_a_caller_has_room_for_so_much_and_all_for_more(held: MessageRoom) -> None:
     one, two, three, four, five = calls(5)
     assert held.hold(one, "ann", 30)
     assert not held.hold(two, "ann", 11), "of one caller"
@@ -42,7 +42,7 @@ def test_a_caller_has_room_for_so_much_and_all_for_more(held: FirstMessages) -> 
     assert not held.hold(one, "eve", 6)
 
 
-def test_small_ones_are_not_counted_and_a_single_large_one_has_room(held: FirstMessages) -> None:
+def test_small_ones_are_not_counted_and_a_single_large_one_has_room(held: MessageRoom) -> None:
     one, two, *others = calls(30)
     assert held.hold(one, "ann", 1_000)
     assert not held.hold(two, "bob", 6)
