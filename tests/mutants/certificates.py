@@ -97,7 +97,7 @@ MUTANTS = (
         name="a removed node that comes back by its old certificate",
         invariant="INV-ID-1",
         rule="the name of a removed node is free only for a certificate that is issued later",
-        edits=(Edit("_check_not_removed", "caller.begins_s < name.from_s", "False"),),
+        edits=(Edit("is_too_old", "begins_s < known.from_s", "False"),),
         hunters=(CALLERS, REVOKED),
         unseen="a random cluster has no certificates",
     ),

@@ -4,6 +4,7 @@ from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 LOGINS = "tests/unit/core/access/test_logins.py"
+NAMES = "tests/unit/core/access/test_certified_names.py"
 PLANS = "tests/unit/core/ddl/test_plans_tokens.py"
 WORLD = "tests/sim/test_tokens.py"
 NOBODY = "no client of a random cluster logs in by a token or a certificate"
@@ -108,6 +109,36 @@ MUTANTS = (
         rule="a login by a certificate is written only while the certificate is not revoked",
         edits=(Edit("record_login_by_certificate", "check_not_revoked(caller, catalog)", "pass"),),
         hunters=(f"{LOGINS}::test_a_certificate_that_is_revoked_while_its_login_is_under_way_logs_nobody_in",),
+        unseen=NOBODY,
+    ),
+    Mutant(
+        name="a user opened by the certificate of who had the name",
+        invariant="INV-RIGHT-1",
+        rule="a certificate that somebody else may have from before logs nobody in",
+        edits=(
+            Edit(
+                "record_login_by_certificate",
+                "is_too_old(name_of_client(caller.name), caller.begins_s, catalog)",
+                "False",
+            ),
+        ),
+        hunters=(f"{NAMES}::test_who_gets_a_name_is_not_opened_by_the_certificate_of_who_had_it",),
+        unseen=NOBODY,
+    ),
+    Mutant(
+        name="a dropped user whose certificates stay",
+        invariant="INV-RIGHT-1",
+        rule="a drop notes that somebody may have a certificate of the name",
+        edits=(Edit("remove_principal", "(given_up(found.name),)", "()"),),
+        hunters=(f"{NAMES}::test_who_gets_a_name_is_not_opened_by_the_certificate_of_who_had_it",),
+        unseen=NOBODY,
+    ),
+    Mutant(
+        name="a renamed user whose certificates stay",
+        invariant="INV-RIGHT-1",
+        rule="another name of a user notes that somebody may have a certificate of the old one",
+        edits=(Edit("rename_principal", "(given_up(found.name),)", "()"),),
+        hunters=(f"{NAMES}::test_who_gets_a_name_is_not_opened_by_the_certificate_of_who_had_it",),
         unseen=NOBODY,
     ),
     Mutant(

@@ -70,7 +70,7 @@ class LocalCertificates:
         bundles = [(self._folder / name, role, name) for name, role in wanted.items()]
         bundles.append((self._folder / CLIENT_FOLDER, CertificateRole.CLIENT, _CLIENT_NAME))
         for bundle, role, name in bundles:
-            # A removal in this second would not let it count otherwise (`core.membership.removal.certified_after`).
+            # A removal in this second would not let it count otherwise (`core.access.certified_names.certified_after`).
             at = now + timedelta(seconds=1) if name in new else now
             left = _left(bundle, CertificateName(authority=authority.id, role=role, name=name), now)
             if left is None:

@@ -11,7 +11,7 @@ from leasehold.certificates.checks import load_own
 from leasehold.certificates.files import CA, IDENTITY
 from leasehold.certificates.names import CertificateRole
 from leasehold.client.trust import CLIENT_FOLDER, TLS_FOLDER
-from leasehold.core.membership.removal import certified_after
+from leasehold.core.access.certified_names import certified_after
 from leasehold.errors import Refused
 from leasehold.local.certificates import AUTHORITY_FOLDER, LocalCertificates
 

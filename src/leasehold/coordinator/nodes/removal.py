@@ -16,11 +16,12 @@ from functools import partial
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.upkeep.receipts import insist
 from leasehold.coordinator.writer import Writer, changed_nodes
+from leasehold.core.access.certified_names import certified_later
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import IncarnationClosed, MemberLeft
 from leasehold.core.lease.grants import RemovalCommitted as RemovalDurable
-from leasehold.core.membership.removal import certified_later, check_allowed, find_node, tombstone
+from leasehold.core.membership.removal import check_allowed, find_node, tombstone
 from leasehold.core.replicas.census import Census, ChangesSince, census, recounted
 from leasehold.core.words.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.core.words.operations import Change, RevisionChanges

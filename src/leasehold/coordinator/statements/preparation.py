@@ -18,6 +18,7 @@ from leasehold.core.words.statements import (
     CreateUser,
     CreateView,
     Definition,
+    SetCertificate,
     SetPassword,
 )
 from leasehold.ids import NodeId, StatementId, Term
@@ -95,7 +96,7 @@ class Preparing:
                 return msgspec.structs.replace(context, serving=serving, leaving=self._leaving())
             case AlterNode():
                 return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
-            case CreateToken():
+            case CreateToken() | SetCertificate():
                 return msgspec.structs.replace(context, wall_us=self._wall_us())
             case AlterProperties():
                 return msgspec.structs.replace(context, wall_us=self._wall_us(), leaving=self._leaving())

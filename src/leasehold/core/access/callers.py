@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.access.certified_names import is_too_old
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import messages
@@ -164,10 +165,7 @@ def check_not_revoked(caller: Caller, catalog: Catalog) -> None:
 
 
 def _check_not_removed(caller: Caller, catalog: Catalog) -> None:
-    if caller.role is not CallerRole.NODE:
-        return
-    name = catalog.certified_names.get(caller.name)
-    if name is not None and caller.begins_s < name.from_s:
+    if caller.role is CallerRole.NODE and is_too_old(caller.name, caller.begins_s, catalog):
         raise Forbidden(
             f"node {caller.name} was removed, and its certificate {caller.serial} was issued before that",
             code=ErrorCode.CERTIFICATE_REVOKED,

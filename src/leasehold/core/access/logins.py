@@ -6,6 +6,7 @@ from heapq import nsmallest
 import msgspec
 
 from leasehold.core.access.callers import Caller, CallerRole, check_not_revoked
+from leasehold.core.access.certified_names import is_too_old, name_of_client
 from leasehold.core.access.delegation import check_delegation
 from leasehold.core.access.rights import LOG_IN
 from leasehold.core.catalog.catalog import Catalog
@@ -15,7 +16,8 @@ from leasehold.core.words import keys
 from leasehold.core.words.messages import DelegateLogin
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import LoginLimits, LoginRecord, PrincipalKind, PrincipalRecord, TokenRecord
-from leasehold.errors import Unauthenticated, WrongPassword, WrongUserToken
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Forbidden, Unauthenticated, WrongPassword, WrongUserToken
 from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId, UserToken, is_user_token
 from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
@@ -71,7 +73,8 @@ def record_login_by_certificate(
     token: LoginToken, caller: Caller | None, catalog: Catalog, wall_us: int
 ) -> tuple[Change, ...]:
     """Writes the login of the user whose name is in the certificate of a client. Raises `Unauthenticated`, also if the
-    certificate has ended since it was shown, and `Forbidden` (CERTIFICATE_REVOKED) if it was revoked since then."""
+    certificate has ended since it was shown, and `Forbidden` (CERTIFICATE_REVOKED) if it was revoked since then, or may
+    be that of somebody who had the name before."""
     if caller is None or caller.role is not CallerRole.CLIENT:
         raise Unauthenticated("the request comes without the certificate of a client", hint=LOG_IN)
     check_not_revoked(caller, catalog)
@@ -85,6 +88,13 @@ def record_login_by_certificate(
         raise Unauthenticated(
             f"no user {caller.name} logs in by a certificate",
             hint=f"{LOG_IN}; or ALTER USER {caller.name} SET CERTIFICATE ON",
+        )
+    if is_too_old(name_of_client(caller.name), caller.begins_s, catalog):
+        raise Forbidden(
+            f"another user was {caller.name} before, and the certificate {caller.serial} was issued before this one had"
+            " SET CERTIFICATE ON",
+            code=ErrorCode.CERTIFICATE_REVOKED,
+            hint="make a new certificate with `leasehold ca renew` or `leasehold ca issue`",
         )
     return _login(token, user.id, catalog, by_certificate=True, certificate=caller.serial)
 

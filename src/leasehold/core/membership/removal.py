@@ -6,7 +6,7 @@ of it is let in again (`core/membership/admission.py`). Its buckets get other re
 (`core/replicas/placement.py`).
 
 Whoever has the machine still has the certificate of the name. So a record says since when a certificate of that name
-has to be valid to count (`core/access/callers.py`).
+has to be valid to count (`core/access/certified_names.py`).
 
 A census of all tables and segments counts what stands in the way (`core/replicas/census.py`). The refusal names the
 worst of it, since force gives up all of it.
@@ -28,13 +28,11 @@ from leasehold.core.membership.topology import counted
 from leasehold.core.replicas.census import Census
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import CertifiedNameRecord, NodeRecord
+from leasehold.core.words.records import NodeRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import NodeId, ObjectId
-from leasehold.limits.certificates import CERTIFICATE_SKEW_NS
 from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
-from leasehold.limits.units import SECOND_NS
 
 _DIGITS_MAX = len(str(2**63))
 """Of a number that a node may have: a recovery makes them jump."""
@@ -92,27 +90,12 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
         )
 
 
-def certified_after(wall_us: int) -> int:
-    """Since when a certificate is valid that `leasehold ca` makes in a later second than this one, in seconds since
-    1970 UTC."""
-    return (wall_us * 1_000 - CERTIFICATE_SKEW_NS) // SECOND_NS + 1
-
-
 def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Its record as it stays. No session and no attempt to join is known of it any more."""
     gone = msgspec.structs.replace(
         node, removed=True, member=False, nonce=None, session_hash=None, end_hash=b"", draining=False
     )
     return (put(keys.node(node.id), gone), *((counted(catalog),) if node.member else ()))
-
-
-def certified_later(name: str, catalog: Catalog, wall_us: int) -> Change:
-    """From now on, by a wall clock in microseconds since 1970 UTC, the name counts only with a certificate that
-    `leasehold ca` makes in a later second."""
-    from_s = certified_after(wall_us)
-    known = catalog.certified_names.get(name)
-    latest_s = from_s if known is None else max(from_s, known.from_s)
-    return put(keys.certified_name(name), CertifiedNameRecord(name=name, from_s=latest_s))
 
 
 def count_of_tables(tables: Collection[ObjectId]) -> str:

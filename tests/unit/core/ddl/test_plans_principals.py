@@ -9,6 +9,7 @@ from leasehold.core.ddl.plans.rights import forget_rights
 from leasehold.core.replicas.leftovers import count, leftovers
 from leasehold.core.words import keys
 from leasehold.core.words.records import (
+    CertifiedNameRecord,
     GrantRecord,
     HiddenMembership,
     HiddenPrincipal,
@@ -35,6 +36,8 @@ SETUP = (
     ("CREATE ROLE r", "root"),
 )
 DATABASE, TABLE, ROOT, USER, ROLE = 1, 2, 3, 4, 5
+GIVEN_UP = {keys.certified_name("client/u"): CertifiedNameRecord(name="client/u", from_s=0)}
+"""What the user's name leaves."""
 
 
 def ground(*more):
@@ -126,7 +129,7 @@ def test_a_renamed_user_keeps_what_he_has():
     base = ground("GRANT SELECT ON TABLE db.t TO u")
     log_in(base, USER, 1)
     changes, _ = first(base, "ALTER USER u RENAME TO w")
-    assert changes == {keys.principal(USER): principal(USER, "w")}
+    assert changes == {keys.principal(USER): principal(USER, "w"), **GIVEN_UP}
     assert first(base, "ALTER USER u RENAME TO U")[0] == {keys.principal(USER): principal(USER, "U")}
     assert base.begin(parse("ALTER USER u RENAME TO u"), user="root") is None
     refused(base, "ALTER USER u RENAME TO r", AlreadyExists, "ALREADY_EXISTS")
@@ -142,7 +145,7 @@ def test_a_dropped_user_is_hidden_and_logged_out_and_then_gone_with_his_rights()
     procedure = base.begin(parse("DROP USER u"), user="root")
     gone = written(ddl.finish(procedure, base.catalog))
     del gone[keys.procedure(procedure.number)]
-    assert gone == {keys.principal(USER): None, login: None}
+    assert gone == {keys.principal(USER): None, login: None, **GIVEN_UP}
     base.commit(ddl.finish(procedure, base.catalog))
     assert leftovers(base.catalog) == [keys.grant(DATABASE, USER), keys.grant(TABLE, USER)], "which go behind it"
 
@@ -165,7 +168,7 @@ def test_a_user_goes_however_many_rights_he_has():
     procedure = base.begin(parse("DROP USER u"), user="root")
     catalog = base.catalog.changed(rights)
     changes = ddl.finish(procedure, catalog)
-    assert len(changes) == 2
+    assert len(changes) == 3
     assert count(catalog.changed(changes)) == many
 
 

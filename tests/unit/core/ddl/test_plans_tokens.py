@@ -11,7 +11,7 @@ from leasehold.errors import AlreadyExists, Forbidden, NotFound, Refused, Unauth
 from leasehold.ids import LoginToken, UserToken
 from leasehold.limits.people import TOKENS_MAX, TOKENS_PER_USER_MAX
 from leasehold.sql.parse import parse
-from tests.unit.core.ddl.test_plans_principals import ROOT, USER, first, ground, log_in, principal, refused
+from tests.unit.core.ddl.test_plans_principals import GIVEN_UP, ROOT, USER, first, ground, log_in, principal, refused
 
 NOW_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
@@ -126,7 +126,7 @@ def test_a_user_with_another_name_is_not_opened_by_a_certificate_of_that_name():
     changes, _ = first(base, "ALTER USER u RENAME TO U")
     assert changes == {keys.principal(USER): principal(USER, "U", by_certificate=True)}
     changes, _ = first(base, "ALTER USER u RENAME TO x")
-    assert changes == {keys.principal(USER): principal(USER, "x"), by_it: None}
+    assert changes == {keys.principal(USER): principal(USER, "x"), by_it: None, **GIVEN_UP}
 
 
 def test_what_a_certificate_has_logged_in_ends_once_it_is_revoked_and_nothing_else():

@@ -5,7 +5,6 @@ import pytest
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.generations import jump_to
 from leasehold.core.membership.removal import (
-    certified_later,
     check_allowed,
     check_enough_left,
     check_nothing_lost,
@@ -17,9 +16,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import DatabaseRecord, UseState
 from leasehold.errors import NotFound, Refused
-from leasehold.limits.certificates import CERTIFICATE_SKEW_NS
 from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
-from leasehold.limits.units import SECOND_NS
 from tests.unit.core.catalog_words import CLUSTER, Ground, node
 from tests.unit.core.membership.test_generations import WALL_S
 from tests.unit.core.replicas.test_placement import bucket, ground, table
@@ -191,12 +188,3 @@ def test_I10_a_tombstone_keeps_id_and_token_and_forgets_sessions():
 def test_one_that_was_no_member_leaves_no_topology():
     catalog = ground(others=(4,))
     assert catalog.changed(tombstone(catalog.nodes[4], catalog)).counters == catalog.counters
-
-
-@pytest.mark.parametrize("wall_us", [1_000_000_000_000_000, 1_000_000_000_999_999])
-def test_of_a_removed_name_a_certificate_counts_that_is_issued_in_a_later_second(wall_us):
-    catalog = Ground().catalog
-    after = catalog.changed([certified_later("n1", catalog, wall_us)])
-    in_that_second, in_the_next = (10**9 + late - CERTIFICATE_SKEW_NS // SECOND_NS for late in (0, 1))
-    assert in_that_second < after.certified_names["n1"].from_s <= in_the_next
-    assert after.changed([certified_later("n1", after, wall_us - 10**9)]).certified_names == after.certified_names

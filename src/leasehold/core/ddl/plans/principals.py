@@ -2,6 +2,7 @@
 
 import msgspec
 
+from leasehold.core.access.certified_names import given_up, taken_up
 from leasehold.core.access.logins import end_logins
 from leasehold.core.access.rights import CLUSTER, keeps_administrator
 from leasehold.core.catalog.catalog import Catalog
@@ -49,14 +50,16 @@ def set_password(statement: SetPassword, catalog: Catalog, context: Context) -> 
     return Plan(changes=changes, counters=counters(catalog))
 
 
-def set_certificate(statement: SetCertificate, catalog: Catalog, _context: Context) -> Plan | None:
-    """Lets certificates log the user in, or no more: then what they have logged in ends."""
+def set_certificate(statement: SetCertificate, catalog: Catalog, context: Context) -> Plan | None:
+    """Lets certificates log the user in, or no more: then what they have logged in ends. Those of somebody who had the
+    name before log nobody in."""
     user = principal_named(statement.name, PrincipalKind.USER, catalog)
     if statement.is_on == user.by_certificate:
         return None
     record = msgspec.structs.replace(user, by_certificate=statement.is_on)
     ended = end_logins(user.id, catalog, lambda login: login.by_certificate)
-    return Plan(changes=(put(keys.principal(user.id), record), *ended), counters=counters(catalog))
+    newer = taken_up(user.name, catalog, context.wall_us) if statement.is_on else ()
+    return Plan(changes=(put(keys.principal(user.id), record), *ended, *newer), counters=counters(catalog))
 
 
 def create_role(statement: CreateRole, catalog: Catalog, _context: Context) -> Plan | None:
@@ -78,7 +81,8 @@ def rename_principal(statement: RenamePrincipal, catalog: Catalog, _context: Con
     is_same = fold(statement.to) == fold(found.name)
     record = msgspec.structs.replace(found, name=statement.to, by_certificate=is_same and found.by_certificate)
     ended = () if is_same else end_logins(found.id, catalog, lambda login: login.by_certificate)
-    return Plan(changes=(put(keys.principal(found.id), record), *ended), counters=counters(catalog))
+    old = (given_up(found.name),) if found.kind is PrincipalKind.USER and not is_same else ()
+    return Plan(changes=(put(keys.principal(found.id), record), *ended, *old), counters=counters(catalog))
 
 
 def drop_principal(statement: DropPrincipal, catalog: Catalog, _context: Context) -> Plan | None:
@@ -97,10 +101,12 @@ def drop_principal(statement: DropPrincipal, catalog: Catalog, _context: Context
 
 def remove_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
     """It goes; its rights go behind it (`core/replicas/leftovers.py`)."""
-    if hidden.principal not in catalog.principals:
+    found = catalog.principals.get(hidden.principal)
+    if found is None:
         return ()
-    gone = Change(keys.principal(hidden.principal), None)
-    return (gone, *end_logins(hidden.principal, catalog), *drop_tokens(hidden.principal, catalog))
+    gone = Change(keys.principal(found.id), None)
+    old = (given_up(found.name),) if found.kind is PrincipalKind.USER else ()
+    return (gone, *end_logins(found.id, catalog), *drop_tokens(found.id, catalog), *old)
 
 
 def restore_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:

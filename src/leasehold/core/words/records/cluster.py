@@ -139,11 +139,13 @@ class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
 
 
 class CertifiedNameRecord(Record, frozen=True, kw_only=True, tag="certified-name/1"):
-    """The name of a removed node."""
+    """A name that somebody had before, who may still have a certificate of it."""
 
     name: str
+    """Of a removed node, or `client/` and the folded name of a user who was dropped or renamed."""
     from_s: int
-    """A certificate of this name counts only if it begins at this time or later, in seconds since 1970 UTC."""
+    """A certificate of this name counts only if it begins at this time or later, in seconds since 1970 UTC; 0 where no
+    certificate has logged the next user in yet."""
 
 
 class RevokedCertificateRecord(Record, frozen=True, kw_only=True, tag="revoked-certificate/1"):
