@@ -17,7 +17,6 @@ from leasehold.core.access.callers import Caller
 from leasehold.core.data.held import held_bytes
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
-from leasehold.limits.bans import FAULTS_OF_FLOOD
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
@@ -244,7 +243,7 @@ class _Methods(grpc.GenericRpcHandler):
     ) -> Generator[FlightCall]:
         connection, headers = context.peer(), context.invocation_metadata()
         if len(headers) > CALL_HEADERS_MAX:
-            self._doors.has_fault(connection, FAULTS_OF_FLOOD)
+            self._doors.has_flood(connection)
             raise too_many("headers came with this call")
         # No generator: while it waits, it would hold the message that it gave last.
         requests = map(partial(_heard, connection, self._doors), requests)

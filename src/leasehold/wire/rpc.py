@@ -26,7 +26,7 @@ from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
-from leasehold.limits.bans import FAULTS_OF_FLOOD, FAULTS_OF_REFUSED
+from leasehold.limits.bans import FAULTS_OF_REFUSED
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     CALL_HEADERS_MAX,
@@ -227,7 +227,7 @@ class Handlers:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
 
         async def with_many_headers(_frames: Any, context: Any) -> None:
-            doors.has_fault(context.peer(), FAULTS_OF_FLOOD)
+            doors.has_flood(context.peer())
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "a call has fewer headers")
 
         return _Methods(

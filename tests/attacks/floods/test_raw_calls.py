@@ -48,7 +48,6 @@ HOSTS = 40
 HOSTS_SERVED_NS_MAX = 2 * SERVED_NS_MAX
 """Beside floods from so many addresses: until all of them are banned, a request, of 6 calls, may wait."""
 CROWD = 240
-HEADERS_CONNECTIONS = 8
 HEADERS_OF_FRAME = 250
 FRAMES = 200
 OPEN_CALLS = 20
@@ -195,8 +194,11 @@ def test_a_crowd_of_addresses_takes_few_calls_back_each(ground: Ground, scale: i
     floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
 
 
+@pytest.mark.parametrize(("hosts", "connections"), [(1, 8), (HOSTS, HOSTS)])
 @pytest.mark.parametrize("at_node", [True, False], ids=["node", "coordinator"])
-def test_headers_without_end_before_a_yes_to_the_settings(ground: Ground, scale: int, at_node: bool) -> None:
+def test_headers_without_end_before_a_yes_to_the_settings(
+    ground: Ground, scale: int, at_node: bool, hosts: int, connections: int
+) -> None:
     """Until then gRPC takes 16 MiB of them, by its own count, and hands them over: some 7 MiB for each connection."""
     address = ground.nodes()[0] if at_node else ground.coordinator
     more = bytes([0, 1, ord("x"), 0]) * HEADERS_OF_FRAME
@@ -209,7 +211,7 @@ def test_headers_without_end_before_a_yes_to_the_settings(ground: Ground, scale:
                 connection.sendall(content)
                 stopped.wait(0.2)
 
-    attackers = [partial(flood, ground.strange_host())] * HEADERS_CONNECTIONS
+    attackers = [partial(flood, ground.strange_host(2 + number % hosts)) for number in range(connections)]
     floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
 
 

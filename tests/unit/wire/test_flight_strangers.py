@@ -12,7 +12,6 @@ from pyarrow import flight
 from tests.unit.wire.served_flight import KINDS, KNOWN, OTHER, Served, call, failure_of, rows, serving, status
 
 from leasehold.core.access.callers import Caller
-from leasehold.limits.bans import FAULTS_OF_FLOOD
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_MESSAGE_BYTES_MAX,
@@ -57,13 +56,13 @@ def test_a_call_of_a_banned_peer_is_not_served(served: Served, monkeypatch: pyte
 def test_a_call_with_too_many_headers_is_refused_and_its_peer_banned(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults: list[int] = []
-    monkeypatch.setattr(PeerConnections, "has_fault", lambda _, _connection, count: faults.append(count))
+    floods: list[str] = []
+    monkeypatch.setattr(PeerConnections, "has_flood", lambda _, connection: floods.append(connection))
     with served.raw() as channel:
         for headers, code in ((CALL_HEADERS_MAX + 1, "BUSY"), (CALL_HEADERS_MAX // 2, "BAD_MESSAGE")):
             said = [(f"h{number}", "") for number in range(headers)]
             assert failure_of(lambda said=said: call(channel, "DoAction", b"\xff", metadata=said)) == code
-    assert faults == [FAULTS_OF_FLOOD]
+    assert len(floods) == 1
     assert served.service.tickets == []
 
 

@@ -242,6 +242,23 @@ def test_a_banned_peer_gets_no_connection_until_its_ban_ends(doors: Doors, monke
         watch.close()
 
 
+def test_a_call_that_is_a_flood_bans_its_peer_at_once(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_connections, "CONNECTIONS_LOOK_NS", DAY_NS)
+    monkeypatch.setattr(peer_connections, "CONNECTION_UNASKED_BYTES_MAX", 2 * MUCH_BYTES)
+    monkeypatch.setattr(connection_bytes, "CONNECTION_UNASKED_SMALL_BYTES", MUCH_BYTES)
+    watch = PeerConnections(frozenset(doors.ports), per_peer_max=FEW)
+    try:
+        flooding, beside = doors.connect(0, 2)
+        heavy, small, asking = doors.connect(0, 3, host="127.0.0.3")
+        for one, size in ((heavy, 3), (small, 2), (asking, 3)):
+            one.sendall(bytes(size * MUCH_BYTES))
+        watch.has_call(said(asking))
+        watch.has_flood(said(flooding))
+        assert alive([flooding, beside, heavy, small, asking]) == [False, False, False, True, True]
+    finally:
+        watch.close()
+
+
 def test_who_keeps_all_others_waiting_is_kept_out(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasehold.wire.bans.BAN_GRACE_NS", 0)
     monkeypatch.setattr("leasehold.wire.backlog.BACKLOG_ASKED_NS", 0)
