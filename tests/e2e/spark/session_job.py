@@ -29,7 +29,7 @@ BATCHES = 3
 
 
 def numbers(frame: DataFrame) -> list[int]:
-    return sorted(row[0] for row in frame.collect())
+    return sorted(row[0] for row in again(frame.collect))
 
 
 def fails(code: str, call: Callable[[], object]) -> None:
@@ -45,7 +45,7 @@ def fails(code: str, call: Callable[[], object]) -> None:
 
 def in_a_thread(call: Callable[[], object]) -> None:
     done: list[bool] = []
-    thread = threading.Thread(target=lambda: (call(), done.append(True)))
+    thread = threading.Thread(target=lambda: (again(call), done.append(True)))
     thread.start()
     thread.join()
     assert done, "the thread failed"
@@ -78,7 +78,7 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     pinned = table(spark, name)
     assert numbers(pinned) == []
     in_a_thread(lambda: write(by_tasks(spark, 0, 100), name))
-    write(spark.range(100, 200).selectExpr("id AS a"), name)
+    again(lambda: write(spark.range(100, 200).selectExpr("id AS a"), name))
     assert numbers(pinned) == []
     whole = table(spark, name)
     assert numbers(whole) == list(range(200))
@@ -103,7 +103,7 @@ def main(master: str, cluster: str, credentials: str, name: str) -> None:
     assert receipt["outcome"] == "COMMITTED", receipt
     in_a_thread(lambda: sql(spark, f"INSERT INTO {name} SELECT a + 300 FROM {name} WHERE a = 0"))
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]
-    write(by_tasks(spark, 301, 303), name, "overwrite", where="a >= 300 AND a < 310")
+    again(lambda: write(by_tasks(spark, 301, 303), name, "overwrite", where="a >= 300 AND a < 310"))
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [301, 302]
     in_a_thread(lambda: write(spark.range(300, 301).selectExpr("id AS a"), name, "overwrite", where="a >= 300"))
     assert numbers(sql(spark, f"SELECT a FROM {name} WHERE a >= 300")) == [300]
