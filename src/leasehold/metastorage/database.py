@@ -285,6 +285,8 @@ class Database:
         run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES_MAX}").fetchone()
         page_bytes = run("PRAGMA page_size").fetchone()[0]
         run(f"PRAGMA max_page_count = {max(1, bytes_max // page_bytes)}").fetchone()
+        run("BEGIN IMMEDIATE")  # a file that says that it is only to be read fails here, and not at its first write
+        run("ROLLBACK")
         if empty:
             with self._durable():
                 for statement in self.schema:
