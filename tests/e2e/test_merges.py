@@ -143,14 +143,14 @@ def test_what_can_not_be_merged_is_refused_and_changes_nothing(
     cluster.table("db.t").append(rows((1, "a", 10)))
     if code == "BAD_SCHEMA":
         cluster.sql("ALTER TABLE db.t ADD COLUMN m DOUBLE")
-    before = cluster.plan("db.t").segments
+    before = [one.id for one in cluster.plan("db.t").segments]  # the nodes that have them may become more
     with pytest.raises(LeaseholdError, match=said) as caught:
         cluster.table("db.t").merge(new, **{"on": ["k"], **how})
     assert caught.value.code == code
     assert caught.value.hint
     assert isinstance(caught.value, Definite)
     assert shown(cluster)[0][:3] == (1, "a", 10)
-    assert cluster.plan("db.t").segments == before
+    assert [one.id for one in cluster.plan("db.t").segments] == before
 
 
 @pytest.mark.parametrize("times", [1, REPLACE_ATTEMPTS])

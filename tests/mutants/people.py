@@ -136,7 +136,7 @@ MUTANTS = (
         name="logins left after DROP USER",
         invariant="INV-RIGHT-1",
         rule="whoever is dropped is logged out",
-        edits=(Edit("remove_principal", "*end_logins(hidden.principal, catalog)", ""),),
+        edits=(Edit("remove_principal", "*end_logins(found.id, catalog)", ""),),
         hunters=(f"{PLANS}::test_a_dropped_user_is_hidden_and_logged_out_and_then_gone_with_his_rights",),
         unseen="a login of a user who is not there is refused for that: his number is nobody's again",
     ),

@@ -49,7 +49,7 @@ MUTANTS = (
         name="tokens left after DROP USER",
         invariant="INV-RIGHT-1",
         rule="the tokens of a user go with the user",
-        edits=(Edit("remove_principal", "*drop_tokens(hidden.principal, catalog)", ""),),
+        edits=(Edit("remove_principal", "*drop_tokens(found.id, catalog)", ""),),
         hunters=(f"{PLANS}::test_tokens_go_with_their_user_past_the_point_of_no_return",),
         unseen="a token of a user who is not there logs nobody in: the user's number is nobody's again",
     ),

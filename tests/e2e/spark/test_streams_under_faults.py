@@ -67,10 +67,10 @@ def test_each_row_of_a_stream_is_there_once_whatever_is_killed_or_stopped(
 
 
 def is_alive(group: int) -> bool:
-    """Whether a process of the group is left. Java may end what it does to a file after it was killed."""
+    """Whether a process of the group is left, or a thread: Java may end what it does to a file after it was killed."""
     for one in psutil.process_iter(["status"]):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(one.pid) == group and one.info["status"] != psutil.STATUS_ZOMBIE:
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getpgid(one.pid) == group and (one.info["status"] != psutil.STATUS_ZOMBIE or one.num_threads() > 1):
                 return True
     return False
 

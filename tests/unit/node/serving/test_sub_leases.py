@@ -20,7 +20,7 @@ def test_a_reader_removes_the_links_before_the_lease_ends_that_nobody_renews(pai
     open_ = opened(pair)
     deadline_ns = max(node.published.lease.deadline_ns for node in pair.nodes)
     assert len(paths(open_)) == 2
-    assert ended(open_) in {"FENCED", "LOCAL_ENDED"}
+    assert ended(open_) in {"FENCED", "LOCAL_ENDED", "TIMED_OUT"}, "the node says so, or is too busy to say anything"
     while left_over(pair):
         sleep_ns(1 * MS)
     assert THREADS.now_ns() < deadline_ns
