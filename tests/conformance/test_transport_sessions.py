@@ -73,6 +73,8 @@ def test_an_error_of_a_session_arrives_then_the_session_ends(run: Run) -> None:
 def test_closing_the_server_breaks_sessions_and_calls_promptly(run: Run) -> None:
     async def body(ground: Ground, service: Echo, server: Server, connection: Connection) -> None:
         duplex = await connection.session()
+        await duplex.send(text("a session that says nothing is only a call"))
+        assert await duplex.receive() is not None
         async with asyncio.TaskGroup() as group:
             call = group.create_task(refusal(connection.call(text("hang"), timeout_ns=60 * SECOND_NS)))
             receive = group.create_task(refusal(duplex.receive()))

@@ -15,6 +15,9 @@ FAULTS_OF_REFUSED: Final = 2
 """What a call counts that is too many, or that a coordinator does not serve."""
 FAULTS_OF_GONE: Final = 1
 """What a call counts that was taken back or refused before it had begun."""
+FAULTS_OF_CONNECTION: Final = 5
+"""What a connection to a coordinator counts that ends before a call has begun: its handshake takes half a
+millisecond."""
 FAULTS_OF_CUT: Final = 384
 """What a connection counts that was cut off because it had too much. One alone bans nobody."""
 FAULTS_OF_FLOOD: Final = FAULTS_PER_SECOND_MAX + 1

@@ -6,6 +6,7 @@ from leasehold.limits import (
     clients,
     etcd,
     flight,
+    http2,
     lease,
     local,
     log,
@@ -211,7 +212,6 @@ assert 2 * flight.FLIGHT_FIRST_OF_ONE_MAX < flight.FLIGHT_FIRST_BYTES_MAX, "no t
 assert flight.FLIGHT_RECEIVED_BYTES_MAX <= flight.FLIGHT_FIRST_OF_ONE_MAX
 assert 2 * flight.FLIGHT_CALLS_CROWDED <= flight.FLIGHT_CALLS_MAX
 assert flight.FLIGHT_STRANGERS_WAITING_MAX < flight.FLIGHT_STRANGERS_CROWDED < flight.FLIGHT_STRANGERS_CALLS_MAX
-assert requests.CALLS_PENDING_MAX < requests.CALLS_PENDING_HARD_MAX
 assert requests.ANSWERS_BYTES_PER_PEER_MAX < requests.ANSWERS_BYTES_MAX, "one address alone is refused, not cut off"
 assert messages.MESSAGE_BYTES_MAX + requests.ANSWER_CALL_BYTES < requests.ANSWERS_BYTES_PER_PEER_MAX
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.TURNS_WAITING_PER_USER_MAX, "a user has several busy clients"
@@ -230,11 +230,13 @@ assert (
 assert 2 * requests.CALLS_PER_CONNECTION_MAX <= requests.REQUESTS_UNREAD_MAX, (
     "the calls of a client end none of its own"
 )
-assert (
-    requests.REQUESTS_UNREAD_MAX * (requests.REQUEST_FRAME_BYTES_MAX + 24 * 1024)
-    + requests.CALLS_PENDING_HARD_MAX * (requests.REQUEST_WINDOW_BYTES + 16 * 1024)
-    < 192 * 1024 * 1024
-), "what calls cost before they are read"
+assert requests.REQUESTS_UNREAD_MAX * (requests.REQUEST_FRAME_BYTES_MAX + 24 * 1024) < 64 * 1024 * 1024, (
+    "what calls cost before they are read"
+)
+assert http2.HEADER_BLOCK_BYTES_MAX < http2.HEADER_LIST_BYTES_MAX
+assert 4 * requests.CALLS_PER_CONNECTION_MAX < http2.ALLOWANCE, "who takes all calls back is not cut off"
+assert http2.SEND_AHEAD_BYTES < http2.CONNECTION_WINDOW_BYTES
+assert 2 * http2.SWEEP_NS < sessions.KEEPALIVE_INTERVAL_NS, "a silent peer is noticed in time"
 
 assert (
     etcd.ETCD_PAGE_KEYS_MAX * (log.STORE_VALUE_BYTES_MAX + messages.KEY_BYTES_MAX) + messages.KEY_BYTES_MAX

@@ -38,20 +38,14 @@ REQUEST_READ_NS: Final = 10 * SECOND_NS
 REQUESTS_UNREAD_MAX: Final = 512
 """Requests that have begun and have not arrived, some 24 KiB and a frame each; one more ends the oldest."""
 CALLS_PER_CONNECTION_MAX: Final = 256
-"""Calls to a coordinator on one connection; those that have ended count until the server has tidied them up. A further
-one is refused, so calls that are begun and reset at once come only as fast as the server tidies up."""
+"""Calls to a coordinator on one connection; a further one is refused."""
 CALLS_OF_CLIENT_MAX: Final = 64
-"""Questions that a client asks at the same time on one connection; it holds further ones back. So it is never refused:
-gRPC's own clients count a call as ended before the server has tidied it up."""
+"""Questions that a client asks at the same time on one connection; it holds further ones back. So none is refused."""
 CALL_HEADERS_MAX: Final = 64
-"""Headers of a call, some ten for a client. gRPC bounds their size, but only once a peer has said yes to its settings.
-Until then a call may bring half a million, for which Python needs a second and 100 MiB."""
-CALLS_PENDING_MAX: Final = 5_120
-"""Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
-CALLS_PENDING_HARD_MAX: Final = 6_144
-"""Above this gRPC cancels all further ones."""
+"""Headers of a call, some ten for a client. At a node gRPC bounds their size only once a peer has said yes to its
+settings. Until then a call may bring half a million, for which Python needs a second and 100 MiB."""
 REQUEST_WINDOW_BYTES: Final = 4 * 1024
-"""What gRPC takes in of a call to a coordinator before anybody reads it."""
+"""What comes of a call to a coordinator before anybody reads it."""
 STREAM_WINDOW_BYTES: Final = 16 * 1024
 """What gRPC takes in of a call to a node before anybody reads it."""
 HANDSHAKE_NS: Final = 5 * SECOND_NS
@@ -65,12 +59,12 @@ CALLS_PER_PEER_MAX: Final = 1_024
 """Calls of one address under way at a server with TLS; a node answers a further one BUSY, and a coordinator ends it. A
 call to a coordinator is under way until its answer has gone."""
 ANSWERS_BYTES_PER_PEER_MAX: Final = 48 * 1024 * 1024
-"""Answers of a coordinator with TLS that one address has asked for and not taken; gRPC holds up to two copies."""
+"""Answers of a coordinator with TLS that one address has asked for and not taken."""
 ANSWERS_BYTES_MAX: Final = 56 * 1024 * 1024
 """The same of all addresses; then the connections of the address that has most are ended. So a coordinator grows by
 some 120 MiB, however many addresses a user has."""
 ANSWER_CALL_BYTES: Final = 24 * 1024
-"""What each such answer counts beside its bytes: as much as gRPC holds for its call."""
+"""What each such answer counts beside its bytes: as much as its call takes."""
 PEERS_CACHED_MAX: Final = 1_024
 """Addresses of callers that a process has parsed and knows."""
 CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024

@@ -16,8 +16,8 @@ from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.streams import End, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
+from leasehold.wire.http2.calls import EOF
 from leasehold.wire.ports import Service
-from leasehold.wire.requests import EOF
 from leasehold.wire.rpc import SESSION, STREAM, Handlers, read_answer
 from leasehold.wire.rpc_client import ClientDuplex, close_all
 

@@ -14,7 +14,7 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Unreachable
 from leasehold.testing.loop import VirtualLoop
 from leasehold.wire.duplex import Bell, unreachable
-from leasehold.wire.requests import EOF
+from leasehold.wire.http2.calls import EOF
 
 if TYPE_CHECKING:
     from leasehold.testing.hosts import Host, SimulatedServer
@@ -148,7 +148,7 @@ class End:
         """The name of the other side."""
         return self._peer
 
-    async def send_initial_metadata(self, _metadata: object) -> None:
+    def send_headers(self) -> None:
         """Tells the client that the stream is served."""
         self._push(Kind.ACCEPTED)
 

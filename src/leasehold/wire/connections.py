@@ -26,7 +26,7 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS, *, doors: int =
         # A second server on one port must fail, not share it.
         ("grpc.so_reuseport", 0),
         # Of each port: gRPC closes further connections before it reads anything of them.
-        ("grpc.max_allowed_incoming_connections", connections_max(_raise_open_files(doors), doors)),
+        ("grpc.max_allowed_incoming_connections", connections_of_door(doors)),
         # A peer that connects and says nothing, or nothing of HTTP/2.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
         # A peer that has not said yes to our settings: until then gRPC's bound on headers does not hold for it.
@@ -40,6 +40,12 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS, *, doors: int =
         ("grpc.compression_enabled_algorithms_bitset", 1),
         COUNTED,
     )
+
+
+def connections_of_door(doors: int) -> int:
+    """How many connections a server that starts now takes at each of so many doors. A soft limit of open files that is
+    too low for CONNECTIONS_MAX is raised."""
+    return connections_max(_raise_open_files(doors), doors)
 
 
 def connections_max(open_files: int, doors: int) -> int:

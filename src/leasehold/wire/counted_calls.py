@@ -1,9 +1,8 @@
 """A call to a coordinator, counted among those of its peer until its answer has gone.
 
-gRPC keeps an answer until its client has taken it, and a client can leave the window of a call at 0. Such a call takes
-some 22 KiB and two copies of its answer, for as long as the client likes. A call that is refused ends with a status:
-that needs no window, so nothing of it stays. But it has cost its time, so it is a fault of its peer, as one that the
-client takes back soon (`wire/bans.py`).
+The server keeps an answer until its client has taken it, and a client can leave the window of a call at 0, for as long
+as it likes. A call that is refused ends with a status: that needs no window, so nothing of it stays. But it has cost
+its time, so it is a fault of its peer, as one that the client takes back soon (`wire/bans.py`).
 """
 
 from typing import Any, Final, Self
@@ -20,7 +19,7 @@ _CLOCK: Final = BoottimeClock()
 
 
 class CountedCall:
-    """Takes the place of gRPC's context where answers are written."""
+    """Takes the place of the call where answers are written."""
 
     def __init__(self, context: Any, answers: UntakenAnswers, doors: PeerConnections, peer: str) -> None:
         self._context = context
@@ -31,7 +30,7 @@ class CountedCall:
 
     @classmethod
     async def begin(cls, context: Any, peers: CallsPerPeer, answers: UntakenAnswers, doors: PeerConnections) -> Self:
-        """Ends the call, by an error of gRPC, if too many of its peer are under way."""
+        """Ends the call, by a status, if too many of its peer are under way."""
         connection = context.peer()
         peer = calling_peer(connection)
         if not peers.begin(peer):
@@ -40,7 +39,7 @@ class CountedCall:
 
         began_ns = _CLOCK.now_ns()
 
-        def ended(call: Any) -> None:  # gRPC has let go of it: to ask for its peer would crash
+        def ended(call: Any) -> None:
             peers.end(peer)
             if not call.done() and _CLOCK.now_ns() - began_ns < FAULT_SOON_NS:
                 doors.has_fault(connection)
@@ -56,10 +55,10 @@ class CountedCall:
         return answer
 
     async def write(self, answer: bytes) -> None:
-        """Writes one of several answers, counted until gRPC takes the next one. Ends the call if there is no room."""
+        """Writes one of several answers, counted until the client takes it. Ends the call if there is no room."""
         await self._hold(len(answer))
         try:
-            await self._context.write(answer)
+            await self._context.write(answer, ahead_bytes=0)
         finally:
             self._drop(len(answer))
 

@@ -1,13 +1,13 @@
 """Connections of one peer to the doors of this process: further ones are closed.
 
-gRPC bounds the connections to a port, and not those of one peer. A peer that holds them all keeps everybody else out.
+Servers bound the connections to a port, and not those of one peer. A peer that holds them all keeps everybody else out.
 So a thread looks at the sockets of this process, which cost a system call each, and shuts down what a peer has over
-CONNECTIONS_PER_PEER_MAX. gRPC then closes these connections as if the peer had gone. A peer is an address of IPv4, or
-the first half of one of IPv6: the second half is free to choose. The connections that were there first stay.
+CONNECTIONS_PER_PEER_MAX. The server then closes these connections as if the peer had gone. A peer is an address of
+IPv4, or the first half of one of IPv6: the second half is free to choose. The connections that were there first stay.
 
-The same thread shuts down connections that are to `end`, since gRPC has no way to end one. And it shuts down those on
-which too much has come that belongs to no call (`wire/connection_bytes.py`), and those of banned peers
-(`wire/bans.py`).
+The same thread shuts down connections that are to `end`, since gRPC, which serves at nodes, has no way to end one. And
+it shuts down those on which too much has come that belongs to no call (`wire/connection_bytes.py`), and those of banned
+peers (`wire/bans.py`).
 """
 
 import contextlib

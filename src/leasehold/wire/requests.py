@@ -1,6 +1,6 @@
 """The bytes of a request to a coordinator: one frame, or its size in a frame of its own and then its frames.
 
-gRPC takes in a whole message before a handler sees any of it, so the server allows no message larger than a frame. A
+The server takes in a whole message before a handler sees any of it, so it allows no message larger than a frame. A
 larger request begins with its size. The server reads on only if there is room for that many bytes. So the memory that
 requests take is bounded before they are read, whoever sends them.
 
@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import grpc
-import grpc.aio
 
 from leasehold.core.words.codec import decode_request
 from leasehold.core.words.messages import Message
@@ -41,12 +40,12 @@ from leasehold.limits.requests import (
 from leasehold.limits.sessions import SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.arriving import ArrivingRequests
+from leasehold.wire.http2.calls import EOF
 from leasehold.wire.message_room import MessageRoom
 from leasehold.wire.peer_calls import calling_peer
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import BoundedWaits
 
-EOF: Final = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue] exported without being declared
 ANNOUNCED: Final = b"\xc1"
 """No MessagePack begins with it."""
 SIZE_BYTES: Final = 8
@@ -74,7 +73,7 @@ class RequestReader:
         has_read: Callable[[str, int], None],
         expecting: Callable[[str, int], AbstractContextManager[None]],
     ) -> None:
-        """`has_read` hears of each message: the connection, as gRPC calls its peer, and the bytes. While a message of
+        """`has_read` hears of each message: the connection, by its name, and the bytes. While a message of
         so many bytes may be on its way, `expecting` is around."""
         self._threads = threads
         self._has_read = has_read

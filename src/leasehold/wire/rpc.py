@@ -1,4 +1,4 @@
-"""The real transport: gRPC with generic handlers over the bytes of `core.words.codec`.
+"""The real transport: the wire of gRPC (`wire/http2`) over the bytes of `core.words.codec`.
 
 One service, `leasehold.v1`:
 
@@ -26,12 +26,9 @@ from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
-from leasehold.limits.bans import FAULTS_OF_REFUSED
+from leasehold.limits.bans import FAULTS_OF_CONNECTION, FAULTS_OF_CUT, FAULTS_OF_REFUSED
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
-    CALL_HEADERS_MAX,
-    CALLS_PENDING_HARD_MAX,
-    CALLS_PENDING_MAX,
     CALLS_PER_CONNECTION_MAX,
     CONNECTION_IDLE_NS,
     REQUEST_FRAME_BYTES_MAX,
@@ -44,16 +41,20 @@ from leasehold.limits.sessions import (
     SESSION_END_GRACE_NS,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
+from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, connections_of_door
 from leasehold.wire.counted_calls import CountedCall
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
+from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall
+from leasehold.wire.http2.door_server import CallHandler, DoorServer
+from leasehold.wire.http2.listening import listen_at_doors
+from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.peer_connections import PeerConnections
 from leasehold.wire.ports import CALLER, PEER, Service
-from leasehold.wire.requests import EOF, Reading, RequestReader
+from leasehold.wire.requests import Reading, RequestReader
 from leasehold.wire.threads import OneThread
-from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, doors_of, open_doors, watched_doors
+from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, context_of, watched_doors
 from leasehold.wire.untaken_answers import UntakenAnswers
 
 SERVICE: Final = "leasehold.v1"
@@ -62,7 +63,7 @@ COMMIT: Final = f"/{SERVICE}/Commit"
 STREAM: Final = f"/{SERVICE}/Stream"
 SESSION: Final = f"/{SERVICE}/Session"
 
-COMMON_OPTIONS: Final = (
+CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
@@ -73,23 +74,8 @@ COMMON_OPTIONS: Final = (
     # These pings measure the best size of a window. With a thousand sessions of small messages they cost a coordinator
     # about a fifth of its time. A large message gets the window that it needs without them.
     ("grpc.http2.bdp_probe", 0),
-)
-CHANNEL_OPTIONS: Final = (
-    *COMMON_OPTIONS,
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     *CLIENT_CONNECTION_OPTIONS,
-)
-SERVER_OPTIONS: Final = (
-    *COMMON_OPTIONS,
-    ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
-    ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
-    ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION_MAX),
-    # This bound holds for calls that have ended too, until they are tidied up.
-    ("grpc.http.overload_protection", 1),
-    # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
-    ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
-    ("grpc.server.max_pending_requests_hard_limit", CALLS_PENDING_HARD_MAX),
-    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
 )
 
 BEHIND_OTHERS: Final = "other calls of this process to it took all of the time"
@@ -163,22 +149,8 @@ class ServerDuplex(QueuedDuplex):
         return message
 
 
-class _Methods(grpc.GenericRpcHandler):
-    """The handlers by path. Each call has one: what gRPC refuses by itself is in no bound."""
-
-    def __init__(self, served: dict[str, Any], unserved: Any, with_many_headers: Any) -> None:
-        self._served = served
-        self._unserved = unserved
-        self._with_many_headers = with_many_headers
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        if len(handler_call_details.invocation_metadata) > CALL_HEADERS_MAX:
-            return self._with_many_headers
-        return self._served.get(handler_call_details.method, self._unserved)
-
-
 class Handlers:
-    """The methods of the service. The simulator calls these, and gRPC those of `methods`."""
+    """The methods of the service. The simulator calls these, and the server those of `methods`."""
 
     def __init__(
         self, service: Service, on_fault: Callable[[BaseException], None], callers: CallerNames = NOBODY_NAMED
@@ -189,57 +161,45 @@ class Handlers:
 
     def methods(
         self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers, doors: PeerConnections
-    ) -> grpc.GenericRpcHandler:
-        """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
-        message only once it has taken in the whole of it."""
+    ) -> "tuple[dict[str, CallHandler], CallHandler]":
+        """For a server: by path, and for all other paths."""
 
-        def comes(context: Any) -> None:
-            caller = self._callers.caller(context)
+        def comes(call: IncomingCall) -> None:
+            caller = self._callers.caller(call)
             CALLER.set(caller)
-            connection = context.peer()
+            connection = call.peer()
             if not doors.has_call(connection, of_member=caller is not None and caller.is_member):
-                raise asyncio.CancelledError  # the connection is closed: gRPC has nobody to tell
-            context.add_done_callback(lambda _: doors.end_call(connection))
+                call.end(grpc.StatusCode.UNAVAILABLE, "this address is kept out for a while")
+                raise CallEnded
+            call.add_done_callback(lambda _: doors.end_call(connection))
 
-        async def begun(context: Any) -> CountedCall:
-            comes(context)
-            return await CountedCall.begin(context, peers, answers, doors)
+        async def begun(call: IncomingCall) -> CountedCall:
+            comes(call)
+            return await CountedCall.begin(call, peers, answers, doors)
 
-        async def call(_frames: Any, context: Any) -> bytes:
-            PEER.set(calling_peer(context.peer()))
-            counted = await begun(context)
-            return await counted.holding(await self.call(requests.reading(context)))
+        async def one_answer(call: IncomingCall) -> bytes:
+            PEER.set(calling_peer(call.peer()))
+            counted = await begun(call)
+            return await counted.holding(await self.call(requests.reading(call)))
 
-        async def commit(_frames: Any, context: Any) -> bytes:
-            counted = await begun(context)
-            return await counted.holding(await self.call(requests.reading(context, commit=True)))
+        async def commit(call: IncomingCall) -> bytes:
+            counted = await begun(call)
+            return await counted.holding(await self.call(requests.reading(call, commit=True)))
 
-        async def stream(_frames: Any, context: Any) -> None:
-            await self.stream(requests.reading(context), await begun(context))
+        async def stream(call: IncomingCall) -> None:
+            await self.stream(requests.reading(call), await begun(call))
 
-        async def session(_frames: Any, context: Any) -> None:
-            await begun(context)
-            await self.session(requests, context)
+        async def session(call: IncomingCall) -> None:
+            await begun(call)
+            call.ends_in_order = True
+            await self.session(requests, call)
 
-        async def unserved(_frames: Any, context: Any) -> None:
-            comes(context)
-            doors.has_fault(context.peer(), FAULTS_OF_REFUSED)
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
+        async def unserved(call: IncomingCall) -> None:
+            comes(call)
+            doors.has_fault(call.peer(), FAULTS_OF_REFUSED)
+            await call.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
 
-        async def with_many_headers(_frames: Any, context: Any) -> None:
-            doors.has_flood(context.peer())
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "a call has fewer headers")
-
-        return _Methods(
-            {
-                CALL: grpc.stream_unary_rpc_method_handler(call),
-                COMMIT: grpc.stream_unary_rpc_method_handler(commit),
-                STREAM: grpc.stream_stream_rpc_method_handler(stream),
-                SESSION: grpc.stream_stream_rpc_method_handler(session),
-            },
-            grpc.stream_stream_rpc_method_handler(unserved),
-            grpc.stream_stream_rpc_method_handler(with_many_headers),
-        )
+        return {CALL: one_answer, COMMIT: commit, STREAM: stream, SESSION: session}, unserved
 
     async def call(self, request: Reading) -> bytes:
         try:
@@ -270,7 +230,7 @@ class Handlers:
 
     async def session(self, requests: RequestReader | None, context: Any) -> None:
         """A stream in both directions, read from and written to `context`; `requests` reads its messages."""
-        await context.send_initial_metadata(())
+        context.send_headers()
         unread = [] if requests is None else [await requests.first(context)]
         following = context.read if requests is None else partial(requests.message, context)
         duplex = ServerDuplex(context.peer())
@@ -282,7 +242,7 @@ class Handlers:
         async def write(blob: bytes) -> None:
             try:
                 await context.write(blob)
-            except grpc.aio.BaseError as error:
+            except CallEnded as error:
                 raise unreachable(context.peer(), "the stream broke") from error
 
         async with asyncio.TaskGroup() as group:
@@ -310,9 +270,9 @@ class Handlers:
 
 
 class GrpcServer:
-    """A gRPC server that listens at one address; made by `serve`."""
+    """A server that listens at one address; made by `serve`."""
 
-    def __init__(self, server: grpc.aio.Server, address: str, doors: PeerConnections) -> None:
+    def __init__(self, server: DoorServer, address: str, doors: PeerConnections) -> None:
         self._server = server
         self._doors = doors
         self.address = address
@@ -320,7 +280,7 @@ class GrpcServer:
     async def close(self) -> None:
         """Stops listening and ends open calls; a session's service has `SESSION_END_GRACE_NS` to end by itself."""
         self._doors.close()
-        await self._server.stop(None)
+        await self._server.close()
 
 
 async def serve(
@@ -331,19 +291,27 @@ async def serve(
     tls: TlsSource | None = None,
     idle_ns: int = CONNECTION_IDLE_NS,
 ) -> GrpcServer:
-    """Serves `service` at the doors of `address` (`wire.tls.open_doors`).
+    """Serves `service` at the doors of `address`.
 
-    Raises as `open_doors`. `on_fault` gets every error of a handler that is not ours. A connection without a call is
-    closed after `idle_ns`.
+    Raises as `listen_at_doors`. `on_fault` gets every error of a handler that is not ours. A connection without a call
+    is closed after `idle_ns`.
     """
-    server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))))
-    bound = open_doors(server, address, tls)
-    doors = watched_doors(bound, tls)
+    contexts = (None,) if tls is None else (context_of(tls, asks=True), context_of(tls, asks=False))
+    bound, sockets = listen_at_doors(address, with_tls=tls is not None)
+    server = DoorServer(
+        limits=Http2Limits(streams_max=CALLS_PER_CONNECTION_MAX, stream_window=REQUEST_WINDOW_BYTES),
+        message_bytes_max=REQUEST_FRAME_BYTES_MAX,
+        idle_ns=idle_ns,
+        connections_max=connections_of_door(len(sockets)),
+        on_fault=on_fault,
+        on_unused=lambda connection: doors.has_fault(connection, FAULTS_OF_CONNECTION),
+        on_failed=lambda connection: doors.has_fault(connection, FAULTS_OF_CUT),
+    )
+    doors = watched_doors(bound, tls, server)
     handlers = Handlers(service, on_fault, CallerNames(tls, address, doors.end))
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
     requests = RequestReader(OneThread(), doors.has_read, doors.expecting)
-    methods = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers, doors)
-    server.add_generic_rpc_handlers((methods,))
-    await server.start()
+    methods, unserved = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers, doors)
+    await server.serve(zip(sockets, contexts, strict=True), methods, unserved)
     return GrpcServer(server, bound, doors)

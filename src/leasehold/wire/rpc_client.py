@@ -14,7 +14,8 @@ from leasehold.limits.requests import CALLS_OF_CLIENT_MAX, REQUEST_FRAME_BYTES_M
 from leasehold.limits.sessions import SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
-from leasehold.wire.requests import EOF, frames
+from leasehold.wire.http2.calls import EOF
+from leasehold.wire.requests import frames
 from leasehold.wire.rpc import (
     BEHIND_OTHERS,
     CHANNEL_OPTIONS,

@@ -12,7 +12,9 @@ Servers are checked by name, so a process keeps its name under any address.
 
 import binascii
 import contextlib
+import logging
 import re
+import ssl
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -30,8 +32,12 @@ from leasehold.errors import BadCertificate
 from leasehold.limits.certificates import CALLERS_CACHED_MAX, CHAIN_BYTES_MAX
 from leasehold.wire.accepted_calls import AcceptedCalls
 from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
+from leasehold.wire.backlog import CountsCalls
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.http2.tls_end import server_context
 from leasehold.wire.peer_connections import PeerConnections
+
+log = logging.getLogger(__name__)
 
 _AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
 _URI: Final = "peer_uri"
@@ -228,17 +234,39 @@ def _shown(source: TlsSource, *, asks: bool) -> grpc.ServerCredentials:
     )
 
 
+def context_of(source: TlsSource, *, asks: bool) -> Callable[[], ssl.SSLContext]:
+    """What each handshake shows and trusts: what the source has then. `asks` is of a door whose callers have to show a
+    certificate."""
+    given = source.now()
+    context = server_context(given.chain, given.key, given.roots if asks else None)
+
+    def now() -> ssl.SSLContext:
+        nonlocal given, context
+        present = source.now()
+        if present != given:
+            try:
+                context = server_context(present.chain, present.key, present.roots if asks else None)
+            except OSError as error:  # also of OpenSSL: the next connection tries again
+                log.warning("a new certificate can't be shown yet: %s", error)
+            else:
+                given = present
+        return context
+
+    return now
+
+
 def doors_of(tls: TlsSource | None) -> int:
     """How many ports `open_doors` takes."""
     return 1 if tls is None else 2
 
 
-def watched_doors(address: str, tls: TlsSource | None) -> PeerConnections:
-    """Watches the connections to the doors of `address`; none without TLS, where all peers are on this machine."""
+def watched_doors(address: str, tls: TlsSource | None, accepted: CountsCalls | None = None) -> PeerConnections:
+    """Watches the connections to the doors of `address`; none without TLS, where all peers are on this machine.
+    `accepted` counts the calls of the server there; without it, that is gRPC's."""
     if tls is None:
         return PeerConnections(frozenset())
     port = int(address.rpartition(":")[2])
-    return PeerConnections(frozenset({port, port + 1}), accepted=AcceptedCalls(port))
+    return PeerConnections(frozenset({port, port + 1}), accepted=accepted or AcceptedCalls(port))
 
 
 class CallerNames:

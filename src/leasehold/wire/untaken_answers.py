@@ -6,7 +6,7 @@
 | all peers would have more than ANSWERS_BYTES_MAX, and its peer has most | it is refused |
 | the same, and another peer has most | the connections of that peer that hold answers are ended |
 
-Only the end of a connection frees an answer that gRPC has taken. A peer that holds nothing is never refused, so an
+Only the end of a connection frees an answer that was queued. A peer that holds nothing is never refused, so an
 honest peer does not wait for others that take nothing. Without TLS all peers are on this machine, and nothing is
 counted.
 """
@@ -17,7 +17,7 @@ from leasehold.limits.requests import ANSWER_CALL_BYTES, ANSWERS_BYTES_MAX, ANSW
 
 
 class UntakenAnswers:
-    """For one event loop. A connection is named as gRPC names it; `end` ends connections soon."""
+    """For one event loop. A connection is named as `IncomingCall.peer` names it; `end` ends connections soon."""
 
     def __init__(
         self,

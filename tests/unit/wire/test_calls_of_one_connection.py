@@ -26,9 +26,10 @@ from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import AskStatus, Message
 from leasehold.errors import Unreachable
 from leasehold.limits.requests import CALLS_OF_CLIENT_MAX, REQUESTS_UNREAD_MAX
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire import requests, rpc
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire import requests
 from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.http2 import door_connection
 from leasehold.wire.rpc import CALL, GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
 
@@ -52,8 +53,7 @@ class Echo:
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrpcServer]:
     # A busy machine may hold a test for long.
     monkeypatch.setattr(requests, "REQUEST_READ_NS", PATIENCE_NS)
-    patient = dict.fromkeys(("grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms"), PATIENCE_NS // MILLISECOND_NS)
-    monkeypatch.setattr(rpc, "SERVER_OPTIONS", tuple({**dict(rpc.SERVER_OPTIONS), **patient}.items()))
+    monkeypatch.setattr(door_connection, "KEEPALIVE_TIMEOUT_NS", PATIENCE_NS)
     faults: list[BaseException] = []
     made = await serve("127.0.0.1:0", Echo(), on_fault=faults.append)
     yield made

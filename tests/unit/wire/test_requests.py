@@ -27,7 +27,8 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, RequestReader, frames
+from leasehold.wire.http2.calls import EOF
+from leasehold.wire.requests import ANNOUNCED, SIZE_BYTES, RequestReader, frames
 from leasehold.wire.rpc import serve
 from leasehold.wire.rpc_client import GrpcTransport
 

@@ -10,11 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import grpc
-import grpc.aio
 import pyarrow as pa
 import pytest
-from grpc.experimental import session_cache
 from pyarrow import flight
 from tests.certificate_words import issued, of_process
 
@@ -22,7 +19,6 @@ from leasehold.certificates.authority import create_authority
 from leasehold.certificates.files import CA
 from leasehold.certificates.summary import summarise
 from leasehold.core.access.callers import Caller, CallerRole
-from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus, Message, WhoAreYou
 from leasehold.errors import BadSettings, LeaseholdError, Refused, Unreachable
 from leasehold.limits.units import SECOND_NS
@@ -32,7 +28,7 @@ from leasehold.wire.flight import calling, reader_to
 from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.flight_server import FlightServer, Outgoing
 from leasehold.wire.ports import CALLER, Duplex
-from leasehold.wire.rpc import CALL, CHANNEL_OPTIONS, GrpcServer, serve
+from leasehold.wire.rpc import GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.tls import Tls, read_tls
 
@@ -120,35 +116,6 @@ async def test_a_caller_is_known_with_the_serial_number_and_the_begin_of_its_cer
     [facts, *_] = summarise(pki / "ann", datetime.now(UTC)).certificates
     times = (int(at.timestamp()) for at in (facts.not_before, facts.not_after))
     assert callers.whole == Caller(CallerRole.CLIENT, "ann", facts.serial, *times)
-
-
-@pytest.mark.parametrize(("ended", "again"), [(False, Caller(CallerRole.CLIENT, "ann")), (True, NEIGHBOUR)])
-async def test_who_goes_on_with_an_old_session_shows_no_certificate_that_has_ended(
-    pki: Path, monkeypatch: pytest.MonkeyPatch, *, ended: bool, again: Caller
-) -> None:
-    """TLS does not look at the certificate again: it knows it from the ticket of the earlier connection."""
-    callers, tls = Callers(), read_tls(pki / "ann")
-    assert tls is not None
-    server = await start(callers, of_process(pki / "coordinator"))
-    cache = ("grpc.ssl_session_cache", session_cache.ssl_session_cache_lru(1))
-    options = (*CHANNEL_OPTIONS, *tls.checks_of_coordinators(), cache)
-
-    async def call(*, on_a_kept_connection: bool = False) -> None:
-        async with grpc.aio.secure_channel(tls.door(server.address), tls.channel(), options=options) as channel:
-            ask = channel.unary_unary(CALL)
-            await ask(encode(AskStatus()), timeout=10)
-            if on_a_kept_connection:
-                end_us = 0 if callers.whole is None else callers.whole.ends_s * 1_000_000
-                monkeypatch.setattr("leasehold.wire.tls._CLOCK.wall_us", lambda: end_us + (1 if ended else -1))
-                await ask(encode(AskStatus()), timeout=10)
-
-    try:
-        await call(on_a_kept_connection=True)
-        await call()
-        ann = Caller(CallerRole.CLIENT, "ann")
-        assert callers.seen == [ann, ann, again]
-    finally:
-        await server.close()
 
 
 async def test_without_tls_nobody_is_known() -> None:
@@ -281,8 +248,11 @@ async def test_the_door_of_strangers_is_at_the_next_port(pki: Path) -> None:
         await server.close()
 
 
-@pytest.mark.parametrize(("version", "is_served"), [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)])
-async def test_tls_is_1_2_or_newer(pki: Path, version: ssl.TLSVersion, *, is_served: bool) -> None:
+@pytest.mark.parametrize(
+    ("version", "is_served"),
+    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)],
+)
+async def test_tls_is_1_3(pki: Path, version: ssl.TLSVersion, *, is_served: bool) -> None:
     server = await start(Callers(), of_process(pki / "coordinator"))
     context = ssl.create_default_context(cafile=pki / "coordinator" / CA)
     context.check_hostname = False

@@ -1,0 +1,34 @@
+"""What a server takes of a connection of HTTP/2, whatever its peer has acknowledged."""
+
+from typing import Final
+
+from leasehold.limits.units import MILLISECOND_NS
+
+HEADER_BLOCK_BYTES_MAX: Final = 8 * 1024
+"""The headers of a call as they are sent, and any frame but DATA."""
+HEADER_LIST_BYTES_MAX: Final = 16 * 1024
+"""The headers of a call as they are read, with 32 bytes more for each (RFC 9113, 10.5.1)."""
+HEADER_BLOCKS_KEPT: Final = 16
+"""Header blocks of a connection whose meaning is remembered."""
+HANDSHAKE_BYTES_MAX: Final = 16 * 1024
+"""What a peer may send until TLS is done: two certificates with RSA keys of 4,096 bits take some 5 KiB."""
+CONNECTION_WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""What all calls of a connection may send before the server has looked at it."""
+DATA_FRAME_BYTES_MAX: Final = 1024 * 1024
+"""Of a frame that is handed out in pieces, so nothing is held for it."""
+SEND_AHEAD_BYTES: Final = 256 * 1024
+"""What is encrypted and given to the kernel at a time, and what a call with several answers may have queued."""
+CONTROL_BYTES_MAX: Final = 64 * 1024
+"""Answers to pings and the like that wait while the peer reads nothing; then the connection ends."""
+ALLOWANCE: Final = 2_000
+"""What a peer may say besides its calls: each ping, reset or change of a window counts one to four. It grows again with
+messages and data that move, with calls that end, and with time."""
+ALLOWANCE_OF_SECOND: Final = 100
+RECEIVE_BYTES: Final = 256 * 1024
+"""What a server reads from a connection at a time."""
+SWEEP_NS: Final = 250 * MILLISECOND_NS
+"""How often a server looks which of its connections are late."""
+ACCEPTED_AT_ONCE: Final = 32
+"""Connections that a door accepts before the loop does something else."""
+LISTEN_BACKLOG: Final = 1_024
+"""Connections that wait to be accepted at a door."""

@@ -1,0 +1,293 @@
+"""A connection to a door, on an event loop: TLS, HTTP/2, and the calls that begin on it."""
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from leasehold.limits.http2 import CONTROL_BYTES_MAX, HANDSHAKE_BYTES_MAX, SEND_AHEAD_BYTES
+from leasehold.limits.requests import HANDSHAKE_NS
+from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire.http2.calls import IncomingCall
+from leasehold.wire.http2.frames import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS, ConnectionFailed
+from leasehold.wire.http2.grpc_messages import KIND
+from leasehold.wire.http2.server_end import ServerEnd
+from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
+from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
+from leasehold.wire.own_sockets import FarEnd, plain
+
+if TYPE_CHECKING:
+    from leasehold.wire.http2.door_server import DoorServer
+
+
+class DoorConnection(asyncio.BufferedProtocol):
+    """Over TLS if it has a `context`."""
+
+    def __init__(self, server: "DoorServer", door: int, context: ssl.SSLContext | None) -> None:
+        self.server = server
+        self.door = door
+        """Its number."""
+        self.limits = server.limits
+        self.http = ServerEnd(server.limits)
+        self.peer = ""
+        self.far: FarEnd | None = None
+        self._tls = None if context is None else TlsEnd(context)
+        self._transport: asyncio.Transport
+        self._is_paused = False
+        self._will_flush = False
+        self._is_closing = False
+        self._closing_ns: int | None = None
+        self._shake_bytes = HANDSHAKE_BYTES_MAX
+        """How many more may come until TLS is done."""
+        self._going: list[CallStream] = []
+        """Calls that have been written, and may wait in the transport."""
+        self._made_ns = self._heard_ns = self._rested_ns = self._used_ns = server.now_ns()
+        self._begun = 0
+        """Calls, at the last look."""
+        self._warned_ns: int | None = None
+        """When the peer was told that the connection ends soon."""
+        self._asked_ns: int | None = None
+        """When a ping was sent, if nothing was heard since."""
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=SEND_AHEAD_BYTES)
+        name = transport.get_extra_info("peername")
+        if name is not None:
+            host, port = name[:2]
+            self.far = FarEnd(plain(ipaddress.ip_address(host.partition("%")[0])), port)
+            is_v6 = ":" in self.far.address
+            self.peer = f"ipv6:%5B{self.far.address}%5D:{port}" if is_v6 else f"ipv4:{self.far.address}:{port}"
+        if not self.server.add(self) or name is None:  # it has gone
+            self._transport.abort()
+        elif self._tls is None:
+            self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 as the loop calls it
+        self._is_closing = True
+        self.server.remove(self)
+        streams, self.http.streams = self.http.streams, {}
+        for stream in streams.values():
+            self.http.out.forget(stream)
+        for stream in (*streams.values(), *self._going):
+            if stream.receiver is not None:
+                stream.receiver.reset()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 as the loop calls it
+        return self.server.received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard_ns, self._asked_ns = self.server.now_ns(), None
+        came = self.server.received[:nbytes]
+        try:
+            if self._tls is None:
+                self._take_in(came)
+            elif self._shakes(self._tls, came):
+                self._read(self._tls)
+        except (ssl.SSLError, ConnectionFailed) as error:
+            self._break_off(error)
+        except Exception as fault:  # noqa: BLE001 the border: what was not foreseen ends the connection, and not the loop
+            self.server.on_fault(fault)
+            self.abort()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._let_go()
+        self.flush()
+
+    # What comes.
+
+    def _shakes(self, tls: TlsEnd, came: memoryview) -> bool:
+        """Takes ciphertext in; whether the handshake is done."""
+        if tls.is_open:
+            tls.came(came)
+            return True
+        first, rest = came[: self._shake_bytes], came[self._shake_bytes :]
+        self._shake_bytes -= len(first)
+        tls.came(first)
+        is_done = tls.shake()
+        self._write(tls.ciphertext())
+        if not is_done and rest:
+            raise ssl.SSLError("a handshake over its bound")
+        if is_done:
+            tls.came(rest)
+            self.flush()
+        return is_done
+
+    def _read(self, tls: TlsEnd) -> None:
+        while not self._is_closing:
+            size, is_end = tls.read_into(self.server.decrypted)
+            if size:
+                self._take_in(self.server.decrypted[:size])
+            answer = tls.ciphertext()
+            if answer:  # OpenSSL answers by itself what asks for other keys
+                self.http.allowance.spend(SETTINGS)
+                self._write(answer)
+            if is_end:
+                self.close()
+                return
+            if size <= len(self.server.decrypted) - RECORD_BYTES:
+                return
+
+    def _take_in(self, chunk: memoryview) -> None:
+        for event in self.http.receive(chunk):
+            self._happen(event)
+        if self._is_paused and self.http.out.control_bytes > CONTROL_BYTES_MAX:
+            raise ConnectionFailed(ENHANCE_YOUR_CALM, "the peer takes no answers")
+        if self.http.out.has_any():
+            self.flush_soon()
+
+    def _happen(self, event: Event) -> None:
+        if isinstance(event, CallBegun):
+            self._begin(event)
+            return
+        receiver = event.stream.receiver
+        if receiver is None:
+            return
+        if isinstance(event, PieceCame):
+            receiver.came(event.piece, ended=event.ended)
+        else:
+            receiver.reset()
+
+    def _begin(self, begun: CallBegun) -> None:
+        said = dict(begun.headers)
+        if said.get(b":method") != b"POST" or not said.get(b"content-type", b"").startswith(KIND):
+            self.http.refuse(begun.stream)
+            return
+        call = IncomingCall(self, begun.stream, self.server.message_bytes_max)
+        begun.stream.receiver = call
+        path = said.get(b":path", b"").decode(errors="replace")
+        call.task = self.server.begin(call, path)
+
+    # What goes.
+
+    def flush_soon(self) -> None:
+        """What several calls send in one turn of the loop goes out together."""
+        if not self._will_flush:
+            self._will_flush = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._will_flush = False
+        out = self.http.out
+        if self._tls is not None and not self._tls.is_open:
+            return
+        while not self._is_paused and not self._transport.is_closing() and out.has_any():
+            chunks = self.http.take(SEND_AHEAD_BYTES)
+            ended, out.ended = out.ended, []
+            drained, out.drained = out.drained, []
+            self._going += ended
+            try:
+                self._send(chunks)
+            except ssl.SSLError:
+                self.abort()
+                return
+            if not self._is_paused:
+                self._let_go()
+            for stream in drained:
+                if stream.receiver is not None:
+                    stream.receiver.has_room()
+
+    def _send(self, chunks: list[bytes | memoryview]) -> None:
+        if self._tls is None:
+            self._write(b"".join(chunks))
+        else:
+            self._tls.write(chunks)
+            self._write(self._tls.ciphertext())
+
+    def _let_go(self) -> None:
+        """Little is left in the transport of what was written."""
+        gone, self._going = self._going, []
+        for stream in gone:
+            if stream.receiver is not None:
+                stream.receiver.gone()
+
+    def _write(self, content: bytes) -> None:
+        if content and not self._transport.is_closing():
+            self._transport.write(content)
+
+    # How it ends.
+
+    def _break_off(self, error: Exception) -> None:
+        if isinstance(error, ConnectionFailed):
+            self._say_last(error.code, str(error))
+        elif self._tls is not None:
+            self._write(self._tls.ciphertext())  # the alert says why
+        self.close()
+        self.server.has_failed(self, error)
+
+    def _end(self, code: int) -> None:
+        self._say_last(code)
+        self.close()
+
+    def _say_last(self, code: int, why: str = "") -> None:
+        self.http.leave(code, why)
+        self.flush()
+
+    def leave(self) -> None:
+        """Takes no further calls; those under way go on."""
+        self._say_last(NO_ERROR)
+
+    def close(self) -> None:
+        """Ends it once what is written has gone, or soon."""
+        self._is_closing = True
+        self._closing_ns = self.server.now_ns()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def sweep(self, now_ns: int) -> None:
+        """Ends it if its peer is late or silent."""
+        if self._closing_ns is not None:
+            if now_ns - self._closing_ns > KEEPALIVE_TIMEOUT_NS:
+                self.abort()
+            return
+        is_late = now_ns - self._made_ns > HANDSHAKE_NS
+        quiet_ns = now_ns - self._heard_ns
+        if self.http.streams or self.http.begun > self._begun:
+            self._begun, self._used_ns = self.http.begun, now_ns
+        self.http.allowance.rested((now_ns - self._rested_ns) / SECOND_NS)
+        self._rested_ns = now_ns
+        if self._tls is not None and not self._tls.is_open:
+            if is_late:
+                self.abort()
+        elif is_late and not self.http.has_acknowledged:
+            self._end(ENHANCE_YOUR_CALM)
+        elif not self.http.streams:
+            if self._warned_ns is not None:
+                if now_ns - self._warned_ns > KEEPALIVE_TIMEOUT_NS:
+                    self._end(NO_ERROR)
+            elif now_ns - self._used_ns > self.server.idle_ns:
+                self._warned_ns = now_ns
+                self.http.warn()
+                self.flush()
+        elif self._asked_ns is not None:
+            if now_ns - self._asked_ns > KEEPALIVE_TIMEOUT_NS:
+                self.abort()
+        elif quiet_ns > KEEPALIVE_INTERVAL_NS:
+            self._asked_ns = now_ns
+            self.http.ping()
+            self.flush()
+
+    @cached_property
+    def auth_context(self) -> Mapping[str, list[bytes]]:
+        """What TLS says of the peer, by gRPC's names."""
+        if self._tls is None:
+            return {}
+        content, uris = self._tls.certificate()
+        if not content:
+            return {}
+        pem = ssl.DER_cert_to_PEM_cert(content).encode()
+        return {"peer_uri": uris, "x509_pem_cert": [pem], "ssl_session_reused": [b"false"]}

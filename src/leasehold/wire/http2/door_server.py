@@ -1,0 +1,233 @@
+"""A server of gRPC at the doors of an address, on the running event loop."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import grpc
+
+from leasehold.limits.http2 import ACCEPTED_AT_ONCE, RECEIVE_BYTES, SWEEP_NS
+from leasehold.limits.sessions import SESSION_END_GRACE_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire.accepted_calls import CallsOfConnection
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.http2.calls import CallEnded, IncomingCall
+from leasehold.wire.http2.door_connection import DoorConnection
+from leasehold.wire.http2.frames import ConnectionFailed
+from leasehold.wire.http2.streams import Http2Limits
+from leasehold.wire.own_sockets import FarEnd
+
+CallHandler: TypeAlias = Callable[[IncomingCall], Awaitable[bytes | None]]
+"""Answers the only or the last message of a call, if there is one."""
+ContextNow: TypeAlias = Callable[[], ssl.SSLContext]
+"""What the next connection to a door is shown."""
+_CLOCK: Final = BoottimeClock()
+
+
+class _Door(NamedTuple):
+    number: int
+    listening: socket.socket
+    context: ContextNow | None
+
+
+class DoorServer:
+    """Implements `wire.backlog.CountsCalls`."""
+
+    def __init__(
+        self,
+        *,
+        limits: Http2Limits,
+        message_bytes_max: int,
+        idle_ns: int,
+        connections_max: int,
+        on_fault: Callable[[BaseException], None],
+        on_unused: Callable[[str], None] = lambda _: None,
+        on_failed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_fault` gets every error that was not foreseen; `on_unused` the name of each connection that ends before a
+        call has begun, and `on_failed` of those whose peers broke the rules. A connection without a call is closed
+        after `idle_ns`."""
+        self.limits = limits
+        self.message_bytes_max = message_bytes_max
+        self.idle_ns = idle_ns
+        self.received = memoryview(bytearray(RECEIVE_BYTES))
+        """What connections are read into: one after the other, and each at once dealt with."""
+        self.decrypted = memoryview(bytearray(RECEIVE_BYTES))
+        self._on_unused = on_unused
+        self._on_failed = on_failed
+        self._handlers: Mapping[str, CallHandler] = {}
+        self._unserved: CallHandler
+        self._connections_max = connections_max
+        self.on_fault = on_fault
+        self._connections: set[DoorConnection] = set()
+        self._has_none = asyncio.Event()
+        self._has_none.set()
+        self._of_door = Counter[int]()
+        """How many connections each door has, by its number."""
+        self._begun_before = 0
+        """Calls of connections that are closed."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._doors: list[_Door] = []
+        self._is_resting = False
+        """Whether no file is left for a connection."""
+        self._making: set[asyncio.Task[None]] = set()
+        """Connections that are accepted."""
+        self._is_ending = False
+        self._sweep: asyncio.TimerHandle | None = None
+        self._looked_ns = self.now_ns()
+
+    async def serve(
+        self,
+        doors: Iterable[tuple[socket.socket, ContextNow | None]],
+        handlers: Mapping[str, CallHandler],
+        unserved: CallHandler,
+    ) -> None:
+        """Takes connections at these sockets, and calls by their paths. `unserved` gets all others."""
+        self._handlers, self._unserved = handlers, unserved
+        self._doors = [_Door(number, *one) for number, one in enumerate(doors)]
+        self._listen()
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
+
+    def _listen(self) -> None:
+        self._is_resting = False
+        for door in self._doors:
+            asyncio.get_running_loop().add_reader(door.listening, self._accept, door)
+
+    def _rest(self) -> None:
+        self._is_resting = True
+        for door in self._doors:
+            asyncio.get_running_loop().remove_reader(door.listening)
+
+    def _accept(self, door: "_Door") -> None:
+        """Some of the connections that wait; the loop does something else before it takes others."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                made, _ = door.listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no file is left: it goes on at the next look
+                self._rest()
+                return
+            made.setblocking(False)
+            with contextlib.suppress(OSError):
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = asyncio.get_running_loop().create_task(self._make(door, made))
+            self._making.add(task)
+            task.add_done_callback(self._making.discard)
+
+    async def _make(self, door: "_Door", made: socket.socket) -> None:
+        try:
+            context = None if door.context is None else door.context()
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: DoorConnection(self, door.number, context), sock=made
+            )
+        except Exception as fault:  # noqa: BLE001 as in `DoorConnection.buffer_updated`
+            made.close()
+            self.on_fault(fault)
+
+    async def close(self) -> None:
+        """Stops listening, and cancels what runs; its tasks end as they please."""
+        self._is_ending = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._rest()
+        doors, self._doors = self._doors, []
+        for door in doors:
+            door.listening.close()
+        while self._making:
+            await asyncio.wait(tuple(self._making))
+        for one in tuple(self._connections):
+            one.leave()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for one in tuple(self._connections):
+            one.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SESSION_END_GRACE_NS / SECOND_NS):
+                await self._has_none.wait()
+        for one in tuple(self._connections):
+            one.abort()
+        await self._has_none.wait()
+
+    @staticmethod
+    def now_ns() -> int:
+        return _CLOCK.now_ns()
+
+    def _look(self) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
+        now_ns = self.now_ns()
+        if self._is_resting:
+            self._listen()
+        is_late, self._looked_ns = now_ns - self._looked_ns > 2 * SWEEP_NS, now_ns
+        if is_late:
+            return  # what has come meanwhile is read first
+        for one in tuple(self._connections):
+            try:
+                one.sweep(now_ns)
+            except Exception as fault:  # noqa: BLE001 as in `DoorConnection.buffer_updated`
+                self.on_fault(fault)
+                one.abort()
+
+    # For the connections.
+
+    def add(self, connection: DoorConnection) -> bool:
+        """Whether there is room for it. It is removed in any case."""
+        has_room = not self._is_ending and self._of_door[connection.door] < self._connections_max
+        self._connections.add(connection)
+        self._of_door[connection.door] += 1
+        self._has_none.clear()
+        return has_room
+
+    def remove(self, connection: DoorConnection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._of_door[connection.door] -= 1
+            self._begun_before += connection.http.begun
+            if not connection.http.begun:
+                self._on_unused(connection.peer)
+            if not self._connections:
+                self._has_none.set()
+
+    def has_failed(self, connection: DoorConnection, error: Exception) -> None:
+        if isinstance(error, ConnectionFailed):
+            self._on_failed(connection.peer)
+
+    def begin(self, call: IncomingCall, path: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._handle(call, self._handlers.get(path, self._unserved)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _handle(self, call: IncomingCall, handler: CallHandler) -> None:
+        try:
+            answer = await handler(call)
+            if answer is not None:
+                call.answer(answer)
+            call.end()
+        except CallEnded:
+            pass
+        except asyncio.CancelledError:
+            call.end(grpc.StatusCode.CANCELLED, "the server ends this call")
+            raise
+        except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
+            self.on_fault(fault)
+            call.end(grpc.StatusCode.UNKNOWN, "the server failed on this call")
+
+    # For who counts: any thread may ask.
+
+    def of_all(self) -> int:
+        return self._begun_before + sum(one.http.begun for one in tuple(self._connections))
+
+    def of_connections(self) -> dict[FarEnd, CallsOfConnection]:
+        counted: dict[FarEnd, CallsOfConnection] = {}
+        for one in tuple(self._connections):
+            if one.far is not None:
+                known = counted.get(one.far, CallsOfConnection(0, 0))
+                counted[one.far] = CallsOfConnection(known.in_all + one.http.begun, known.open + len(one.http.streams))
+        return counted
