@@ -4,22 +4,15 @@ import base64
 import ipaddress
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from grpc._cython import cygrpc  # the package grpcio-channelz asks the same functions and parses the answers once more
 
+from leasehold.wire.backlog import CallsOfConnection, calls_of_far_ends
 from leasehold.wire.own_sockets import FarEnd, plain
 
 COUNTED: Final = ("grpc.enable_channelz", 1)
 """The option of a server whose calls are counted."""
-
-
-class CallsOfConnection(NamedTuple):
-    """Those that gRPC has accepted."""
-
-    in_all: int
-    open: int
-    """They have not ended."""
 
 
 class AcceptedCalls:
@@ -37,12 +30,7 @@ class AcceptedCalls:
     def of_connections(self) -> dict[FarEnd, CallsOfConnection]:
         """Those of each connection that is open. It takes some 0.2 ms for each."""
         found = _pages(lambda start: cygrpc.channelz_get_server_sockets(self._server, start, 0), "socketRef")
-        counted: dict[FarEnd, CallsOfConnection] = {}
-        for far, calls in filter(None, (_of_socket(int(one["socketId"])) for one in found)):
-            # A peer may have connections to both doors from one port.
-            known = counted.get(far, CallsOfConnection(0, 0))
-            counted[far] = CallsOfConnection(known.in_all + calls.in_all, known.open + calls.open)
-        return counted
+        return calls_of_far_ends(filter(None, (_of_socket(int(one["socketId"])) for one in found)))
 
 
 def _pages(ask: Callable[[int], bytes], key: str) -> Iterator[dict[str, Any]]:

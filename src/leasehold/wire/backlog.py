@@ -1,7 +1,7 @@
-"""Calls that gRPC has accepted and no handler has begun: they wait, or they are gone.
+"""Calls that a server has accepted and no handler has begun: they wait, or they are gone.
 
-Calls are gone that gRPC refused since it held too many, that were taken back, or whose peer is banned. gRPC does not
-say how many these are. So if more than BACKLOG_CALLS_MAX may wait, each connection is asked how many of its calls are
+Calls are gone that the server refused since it held too many, that were taken back, or whose peer is banned. Nobody
+says how many these are. So if more than BACKLOG_CALLS_MAX may wait, each connection is asked how many of its calls are
 open: those that no handler has begun wait. All others are gone.
 
 One burst of honest clients is begun within half a second. So it takes two asks in a row until too many wait.
@@ -9,16 +9,32 @@ One burst of honest clients is begun within half a second. So it takes two asks 
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from leasehold.limits.bans import BACKLOG_ASK_EACH_NS, BACKLOG_ASKED_NS, BACKLOG_CALLS_MAX, BACKLOG_RECENT_NS
-from leasehold.wire.accepted_calls import CallsOfConnection
 from leasehold.wire.own_sockets import FarEnd
 
 
+class CallsOfConnection(NamedTuple):
+    """Those that a server has accepted."""
+
+    in_all: int
+    open: int
+    """They have not ended."""
+
+
+def calls_of_far_ends(found: Iterable[tuple[FarEnd, CallsOfConnection]]) -> dict[FarEnd, CallsOfConnection]:
+    """By the other end; a peer may have connections to both doors from one port."""
+    counted: dict[FarEnd, CallsOfConnection] = {}
+    for far, calls in found:
+        known = counted.get(far, CallsOfConnection(0, 0))
+        counted[far] = CallsOfConnection(known.in_all + calls.in_all, known.open + calls.open)
+    return counted
+
+
 class CountsCalls(Protocol):
-    """As `AcceptedCalls`."""
+    """As `AcceptedCalls` and `DoorServer`."""
 
     def of_all(self) -> int: ...
 

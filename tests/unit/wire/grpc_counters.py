@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from leasehold.wire.accepted_calls import CallsOfConnection
+from leasehold.wire.backlog import CallsOfConnection
 from leasehold.wire.own_sockets import FarEnd
 
 

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import cast
 
 import pytest
+from tests.unit.wire.http2.frames_read import frames_in
 
 from leasehold.limits.requests import CONNECTION_IDLE_NS
 from leasehold.limits.units import MILLISECOND_NS
@@ -16,7 +17,6 @@ from leasehold.wire.ports import Service
 from leasehold.wire.rpc import serve
 
 IDLE_NS = 100 * MILLISECOND_NS
-FRAME_HEADER_BYTES = 9
 SETTINGS, GOAWAY = 4, 7
 HANDSHAKE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])
 """HTTP/2 as a client begins it: its preface and a frame of settings, none of which differs from the default."""
@@ -40,15 +40,6 @@ async def node() -> AsyncIterator[str]:
     await asyncio.to_thread(server.close)
 
 
-def kinds(received: bytes) -> list[int]:
-    """The types of the HTTP/2 frames."""
-    found: list[int] = []
-    while received:
-        found.append(received[3])
-        received = received[FRAME_HEADER_BYTES + int.from_bytes(received[:3]) :]
-    return found
-
-
 @pytest.mark.parametrize("serving", [coordinator, node])
 async def test_a_connection_without_a_call_is_closed(serving: Callable[[], AbstractAsyncContextManager[str]]) -> None:
     async with serving() as address, asyncio.timeout(30):
@@ -56,7 +47,7 @@ async def test_a_connection_without_a_call_is_closed(serving: Callable[[], Abstr
         reader, writer = await asyncio.open_connection(host, int(port))
         with contextlib.closing(writer):
             writer.write(HANDSHAKE)
-            frames = kinds(await reader.read())
+            frames = [kind for kind, *_ in frames_in(await reader.read())]
         assert frames[0] == SETTINGS, "the server has made the handshake too"
         assert GOAWAY in frames, "the server has told that it closes it"
 

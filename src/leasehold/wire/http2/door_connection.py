@@ -38,7 +38,6 @@ class DoorConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._is_paused = False
         self._will_flush = False
-        self._is_closing = False
         self._closing_ns: int | None = None
         self._shake_bytes = HANDSHAKE_BYTES_MAX
         """How many more may come until TLS is done."""
@@ -48,7 +47,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         self._begun = 0
         """Calls, at the last look."""
         self._warned_ns: int | None = None
-        """When the peer was told that the connection ends soon."""
+        """When we warned the peer that we will end the connection."""
         self._asked_ns: int | None = None
         """When a ping was sent, if nothing was heard since."""
 
@@ -69,7 +68,6 @@ class DoorConnection(asyncio.BufferedProtocol):
             self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 as the loop calls it
-        self._is_closing = True
         self.server.remove(self)
         streams, self.http.streams = self.http.streams, {}
         for stream in streams.values():
@@ -126,7 +124,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         return is_done
 
     def _read(self, tls: TlsEnd) -> None:
-        while not self._is_closing:
+        while not self._transport.is_closing():
             size, is_end = tls.read_into(self.server.decrypted)
             if size:
                 self._take_in(self.server.decrypted[:size])
@@ -241,7 +239,6 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Ends it once what is written has gone, or soon."""
-        self._is_closing = True
         self._closing_ns = self.server.now_ns()
         self._transport.close()
 

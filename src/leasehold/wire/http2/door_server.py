@@ -13,7 +13,7 @@ import grpc
 from leasehold.limits.http2 import ACCEPTED_AT_ONCE, RECEIVE_BYTES, SWEEP_NS
 from leasehold.limits.sessions import SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.accepted_calls import CallsOfConnection
+from leasehold.wire.backlog import CallsOfConnection, calls_of_far_ends
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.door_connection import DoorConnection
@@ -225,9 +225,8 @@ class DoorServer:
         return self._begun_before + sum(one.http.begun for one in tuple(self._connections))
 
     def of_connections(self) -> dict[FarEnd, CallsOfConnection]:
-        counted: dict[FarEnd, CallsOfConnection] = {}
-        for one in tuple(self._connections):
-            if one.far is not None:
-                known = counted.get(one.far, CallsOfConnection(0, 0))
-                counted[one.far] = CallsOfConnection(known.in_all + one.http.begun, known.open + len(one.http.streams))
-        return counted
+        return calls_of_far_ends(
+            (one.far, CallsOfConnection(one.http.begun, len(one.http.streams)))
+            for one in tuple(self._connections)
+            if one.far is not None
+        )

@@ -26,7 +26,7 @@ SETTING: Final = Struct(">HL")
 
 
 class ConnectionFailed(Exception):
-    """The connection has to end; `code` is what the peer is told."""
+    """The connection has to end; `code` tells the peer why."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)

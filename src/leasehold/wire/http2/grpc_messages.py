@@ -19,7 +19,7 @@ _COPIED_BYTES_MAX: Final = 4_096
 
 
 class BadCallMessage(Exception):
-    """What came is no message, or is too large; `status` is what the peer is told."""
+    """What came is no message, or is too large; the call ends with `status`."""
 
     def __init__(self, status: grpc.StatusCode, why: str) -> None:
         super().__init__(why)

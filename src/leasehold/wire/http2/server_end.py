@@ -224,7 +224,8 @@ class ServerEnd:
                 if not flags & ACK:
                     self.out.control(frame(PING, ACK, 0, bytes(payload)))
             case frames.RST_STREAM:
-                self._reset(number, word(payload), events)
+                word(payload)  # whatever the reason
+                self._reset(number, events)
             case frames.PUSH_PROMISE:
                 raise ConnectionFailed(PROTOCOL_ERROR, "a client can't push")
             case _:  # PRIORITY, GOAWAY, and what nobody knows: they change nothing here
@@ -313,7 +314,7 @@ class ServerEnd:
         elif stream is not None and not self.out.may_send_on(stream, more):
             raise ConnectionFailed(FLOW_CONTROL_ERROR, "the window of a call over its bound")
 
-    def _reset(self, number: int, _code: int, events: list[Event]) -> None:
+    def _reset(self, number: int, events: list[Event]) -> None:
         stream = self.streams.pop(number, None)
         if stream is not None:
             self.out.forget(stream)
