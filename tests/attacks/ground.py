@@ -195,14 +195,17 @@ class Ground:
         return f"127.0.{self._attacked[0]}.{number}"
 
     def in_tls(self, connection: socket.socket) -> socket.socket:
-        if self.files is None:
-            return connection
+        return connection if self.files is None else self.client_context().wrap_socket(connection)
+
+    def client_context(self) -> ssl.SSLContext:
+        """Of attackers that have files."""
+        assert self.files is not None
         context = ssl.create_default_context(cafile=self.directory / TLS_FOLDER / CA)
         context.check_hostname = False
         context.set_alpn_protocols(["h2"])
         if self.files.is_dir():
             context.load_cert_chain(self.files / IDENTITY)
-        return context.wrap_socket(connection)
+        return context
 
     @property
     def coordinator(self) -> str:

@@ -167,8 +167,10 @@ class Handlers:
         def comes(call: IncomingCall) -> None:
             caller = self._callers.caller(call)
             CALLER.set(caller)
-            connection = call.peer()
-            if not doors.has_call(connection, of_member=caller is not None and caller.is_member):
+            connection, is_of_member = call.peer(), caller is not None and caller.is_member
+            if is_of_member:
+                call.is_of_member()
+            if not doors.has_call(connection, of_member=is_of_member):
                 call.end(grpc.StatusCode.UNAVAILABLE, "this address is kept out for a while")
                 raise CallEnded
             call.add_done_callback(lambda _: doors.end_call(connection))

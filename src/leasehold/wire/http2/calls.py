@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import grpc
 import grpc.aio
 
-from leasehold.limits.http2 import SEND_AHEAD_BYTES
+from leasehold.limits.http2 import CALL_NS, SEND_AHEAD_BYTES
 from leasehold.limits.sessions import SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2.grpc_messages import RESPONSE, BadCallMessage, MessageAssembler, prefixed, status_block
@@ -37,6 +37,7 @@ class IncomingCall:
         "_is_gone",
         "_is_over",
         "_messages",
+        "_paid_ns",
         "_room",
         "_stream",
         "_waiting",
@@ -58,6 +59,8 @@ class IncomingCall:
         self._room: asyncio.Future[None] | None = None
         """Of the handler, until less is queued."""
         self._at_end: list[Callable[[IncomingCall], None]] = []
+        self._paid_ns = CALL_NS
+        """How long its handler may work before that counts."""
         self._has_headers = False
         self._is_ended = False
         """Whether the server has said how it ends, or the client has taken it back."""
@@ -96,6 +99,14 @@ class IncomingCall:
         else:
             task.cancel()
 
+    def spend(self, spent_ns: int) -> None:
+        """Its handler has worked for so long."""
+        if spent_ns <= self._paid_ns:
+            self._paid_ns -= spent_ns
+        else:
+            self._connection.spend(spent_ns - self._paid_ns)
+            self._paid_ns = 0
+
     def has_room(self) -> None:
         if self._room is not None:
             _wake(self._room)
@@ -127,6 +138,10 @@ class IncomingCall:
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """What TLS says of the peer, by gRPC's names."""
         return self._connection.auth_context
+
+    def is_of_member(self) -> None:
+        """What comes on its connection waits for no others."""
+        self._connection.is_of_member = True
 
     async def read(self) -> object:
         """The next message, as bytes, or EOF."""

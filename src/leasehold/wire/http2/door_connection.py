@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from leasehold.limits.http2 import CONTROL_BYTES_MAX, HANDSHAKE_BYTES_MAX, SEND_AHEAD_BYTES
+from leasehold.limits.http2 import (
+    CALL_NS,
+    CONTROL_BYTES_MAX,
+    HANDSHAKE_BYTES_MAX,
+    RECEIVE_BYTES,
+    RECEIVE_BYTES_MIN,
+    RECEIVE_NS,
+    SEND_AHEAD_BYTES,
+)
 from leasehold.limits.requests import HANDSHAKE_NS
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
@@ -18,6 +26,7 @@ from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
 from leasehold.wire.own_sockets import FarEnd, plain
+from leasehold.wire.peer_connections import peer_of
 
 if TYPE_CHECKING:
     from leasehold.wire.http2.door_server import DoorServer
@@ -34,10 +43,20 @@ class DoorConnection(asyncio.BufferedProtocol):
         self.http = ServerEnd(server.limits)
         self.peer = ""
         self.far: FarEnd | None = None
+        self.sharer = ""
+        """With whom it shares its part of the server's time: all connections of an address."""
+        self.is_of_member = False
+        """Whether what comes waits for no others."""
         self._tls = None if context is None else TlsEnd(context)
         self._transport: asyncio.Transport
         self._is_paused = False
         self._will_flush = False
+        self._receive_bytes = RECEIVE_BYTES_MIN
+        """What is read at a time."""
+        self._unread: bytes | None = None
+        """What has come and waits for its turn; nothing more is read."""
+        self._begun_now = 0
+        """Calls that have begun with what is looked at now."""
         self._closing_ns: int | None = None
         self._shake_bytes = HANDSHAKE_BYTES_MAX
         """How many more may come until TLS is done."""
@@ -60,6 +79,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         if name is not None:
             host, port = name[:2]
             self.far = FarEnd(plain(ipaddress.ip_address(host.partition("%")[0])), port)
+            self.sharer = peer_of(self.far.address)
             is_v6 = ":" in self.far.address
             self.peer = f"ipv6:%5B{self.far.address}%5D:{port}" if is_v6 else f"ipv4:{self.far.address}:{port}"
         if not self.server.add(self) or name is None:  # it has gone
@@ -77,11 +97,43 @@ class DoorConnection(asyncio.BufferedProtocol):
                 stream.receiver.reset()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 as the loop calls it
-        return self.server.received
+        return self.server.received[: self._receive_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard_ns, self._asked_ns = self.server.now_ns(), None
         came = self.server.received[:nbytes]
+        if self.is_of_member or self.server.turns.may_go():
+            self._look_at(came)
+        else:
+            self._unread = bytes(came)
+            self._transport.pause_reading()
+            self.server.turns.wait(self.sharer, self)
+            self.server.turn_soon()
+
+    def go_on(self) -> None:
+        """Its turn has come."""
+        unread, self._unread = self._unread, None
+        if unread is not None and not self._transport.is_closing():
+            self._look_at(memoryview(unread))
+            self._transport.resume_reading()
+
+    def spend(self, spent_ns: int) -> None:
+        """The server has worked for so long on what the peer has said."""
+        if not self.is_of_member:
+            self.server.turns.spend(self.sharer, spent_ns)
+            self.server.turn_soon()
+
+    def _look_at(self, came: memoryview) -> None:
+        began_ns, self._begun_now = self.server.now_ns(), 0
+        self._take(came)
+        spent_ns = self.server.now_ns() - began_ns + CALL_NS * self._begun_now
+        self.spend(spent_ns)
+        if spent_ns > RECEIVE_NS and not self.is_of_member:
+            self._receive_bytes = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2)
+        elif spent_ns < RECEIVE_NS // 4 and len(came) == self._receive_bytes:
+            self._receive_bytes = min(RECEIVE_BYTES, 2 * self._receive_bytes)
+
+    def _take(self, came: memoryview) -> None:
         try:
             if self._tls is None:
                 self._take_in(came)
@@ -166,6 +218,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         call = IncomingCall(self, begun.stream, self.server.message_bytes_max)
         begun.stream.receiver = call
         path = said.get(b":path", b"").decode(errors="replace")
+        self._begun_now += 1
         call.task = self.server.begin(call, path)
 
     # What goes.
@@ -174,7 +227,12 @@ class DoorConnection(asyncio.BufferedProtocol):
         """What several calls send in one turn of the loop goes out together."""
         if not self._will_flush:
             self._will_flush = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        began_ns = self.server.now_ns()
+        self.flush()
+        self.spend(self.server.now_ns() - began_ns)
 
     def flush(self) -> None:
         self._will_flush = False
@@ -260,22 +318,28 @@ class DoorConnection(asyncio.BufferedProtocol):
         if self._tls is not None and not self._tls.is_open:
             if is_late:
                 self.abort()
+        elif self._unread is not None:
+            pass  # it has said something
         elif is_late and not self.http.has_acknowledged:
             self._end(ENHANCE_YOUR_CALM)
         elif not self.http.streams:
-            if self._warned_ns is not None:
-                if now_ns - self._warned_ns > KEEPALIVE_TIMEOUT_NS:
-                    self._end(NO_ERROR)
-            elif now_ns - self._used_ns > self.server.idle_ns:
-                self._warned_ns = now_ns
-                self.http.warn()
-                self.flush()
+            self._sweep_idle(now_ns)
         elif self._asked_ns is not None:
             if now_ns - self._asked_ns > KEEPALIVE_TIMEOUT_NS:
                 self.abort()
         elif quiet_ns > KEEPALIVE_INTERVAL_NS:
             self._asked_ns = now_ns
             self.http.ping()
+            self.flush()
+
+    def _sweep_idle(self, now_ns: int) -> None:
+        """No call is under way."""
+        if self._warned_ns is not None:
+            if now_ns - self._warned_ns > KEEPALIVE_TIMEOUT_NS:
+                self._end(NO_ERROR)
+        elif now_ns - self._used_ns > self.server.idle_ns:
+            self._warned_ns = now_ns
+            self.http.warn()
             self.flush()
 
     @cached_property

@@ -5,8 +5,9 @@ import contextlib
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from types import coroutine
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc
 
@@ -19,9 +20,10 @@ from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.frames import ConnectionFailed
 from leasehold.wire.http2.streams import Http2Limits
+from leasehold.wire.http2.turns import FairTurns
 from leasehold.wire.own_sockets import FarEnd
 
-CallHandler: TypeAlias = Callable[[IncomingCall], Awaitable[bytes | None]]
+CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
 ContextNow: TypeAlias = Callable[[], ssl.SSLContext]
 """What the next connection to a door is shown."""
@@ -57,6 +59,9 @@ class DoorServer:
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         """What connections are read into: one after the other, and each at once dealt with."""
         self.decrypted = memoryview(bytearray(RECEIVE_BYTES))
+        self.turns = FairTurns[DoorConnection]()
+        self._turn_ns = self.now_ns()
+        self._is_turn_due = False
         self._on_unused = on_unused
         self._on_failed = on_failed
         self._handlers: Mapping[str, CallHandler] = {}
@@ -159,6 +164,22 @@ class DoorServer:
     def now_ns() -> int:
         return _CLOCK.now_ns()
 
+    def turn_soon(self) -> None:
+        """A turn has been used, at least in part."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """The next ones are looked at; the loop has done all else that was due."""
+        self._is_turn_due = False
+        now_ns, before_ns = self.now_ns(), self._turn_ns
+        self._turn_ns = now_ns
+        self.turns.begin(now_ns - before_ns)
+        while (connection := self.turns.next()) is not None:
+            connection.go_on()
+            self.turn_soon()  # for those that wait still
+
     def _look(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
         now_ns = self.now_ns()
@@ -206,7 +227,7 @@ class DoorServer:
 
     async def _handle(self, call: IncomingCall, handler: CallHandler) -> None:
         try:
-            answer = await handler(call)
+            answer = await _timed(handler(call), call.spend)
             if answer is not None:
                 call.answer(answer)
             call.end()
@@ -230,3 +251,24 @@ class DoorServer:
             for one in tuple(self._connections)
             if one.far is not None
         )
+
+
+@coroutine
+def _timed(
+    handler: Coroutine[Any, Any, bytes | None], spend: Callable[[int], None]
+) -> Generator[Any, Any, bytes | None]:
+    """Runs the handler of a call, and tells how long each of its steps takes."""
+    value: Any = None
+    go_on: Callable[[Any], Any] = handler.send
+    while True:
+        began_ns = _CLOCK.now_ns()
+        try:
+            waited_for = go_on(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            spend(_CLOCK.now_ns() - began_ns)
+        try:
+            value, go_on = (yield waited_for), handler.send
+        except BaseException as error:  # noqa: BLE001 it belongs to the handler
+            value, go_on = error, handler.throw

@@ -1,0 +1,196 @@
+"""Floods from many addresses that cost a coordinator much more than the attackers. It shares its time among peers, so
+an honest client has its turn at once."""
+
+import contextlib
+import itertools
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import WhoAreYou
+from leasehold.wire.rpc import CALL
+from tests.attacks.floods.test_raw_calls import CANCEL, HOSTS, WAIT_S, floods
+from tests.attacks.ground import Ground
+from tests.attacks.key_updates import KeyUpdates
+from tests.attacks.unfinished import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    NOT_NOW,
+    PREFACE,
+    RESET,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+    header_block,
+    in_message,
+)
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+SECONDS = 8
+CALLS = 250
+"""At a time on a connection."""
+CONNECTIONS = 5
+"""Of each host, where it has several."""
+OPEN = PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b"")
+QUESTION = in_message(encode(WhoAreYou()))
+MORE_HEADERS = {f"h{number}": "" for number in range(50)}
+
+
+def drain(connection: socket.socket) -> None:
+    """Takes what has come, without waiting. Raises `OSError` once the connection has ended."""
+    connection.setblocking(False)
+    try:
+        with contextlib.suppress(*NOT_NOW):
+            while True:
+                if not connection.recv(65_536):
+                    raise ConnectionError
+    finally:
+        connection.settimeout(WAIT_S)
+
+
+def streams_from(first: int) -> Iterator[int]:
+    return itertools.count(2 * first + 1, 2)
+
+
+def questions_in_records_of_a_byte(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    connection.sendall(OPEN)
+    for stream in streams_from(0):
+        for one in frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, END_STREAM, stream, QUESTION):
+            connection.sendall(bytes((one,)))
+        drain(connection)
+        if stopped.is_set():
+            return
+
+
+def headers_in_pieces(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    connection.sendall(OPEN)
+    padding = bytes([0, 1, ord("x"), 1, ord("x")] * 50)
+    whole = block + padding
+    for stream in streams_from(0):
+        pieces = [whole[at : at + 6] for at in range(0, len(whole), 6)]
+        connection.sendall(
+            frame(HEADERS, END_STREAM, stream, pieces[0])
+            + b"".join(frame(CONTINUATION, 0, stream, one) for one in pieces[1:-1])
+            + frame(CONTINUATION, END_HEADERS, stream, pieces[-1])
+        )
+        drain(connection)
+        if stopped.is_set():
+            return
+
+
+def calls_without_a_message(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    """Each is begun again when it ends."""
+    connection.sendall(OPEN)
+    begun = 0
+    while not stopped.wait(0.05):
+        connection.sendall(
+            b"".join(frame(HEADERS, END_HEADERS, one, block) for one in itertools.islice(streams_from(begun), CALLS))
+        )
+        begun += CALLS
+        drain(connection)
+
+
+def questions_taken_back_soon(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    connection.sendall(OPEN)
+    begun = 0
+    while not stopped.is_set():
+        streams = tuple(itertools.islice(streams_from(begun), 50))
+        connection.sendall(
+            b"".join(
+                frame(HEADERS, END_HEADERS, one, block) + frame(DATA, END_STREAM, one, QUESTION) for one in streams
+            )
+        )
+        stopped.wait(0.001)
+        connection.sendall(b"".join(frame(RESET, 0, one, CANCEL) for one in streams))
+        begun += len(streams)
+        drain(connection)
+
+
+def many_headers_and_half_a_message(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    connection.sendall(OPEN)
+    more = block + header_block("", "", said=MORE_HEADERS)[-9 * len(MORE_HEADERS) :]
+    begun = 0
+    while not stopped.wait(0.05):
+        streams = itertools.islice(streams_from(begun), 25)
+        connection.sendall(
+            b"".join(frame(HEADERS, END_HEADERS, one, more) + frame(DATA, 0, one, QUESTION[:-1]) for one in streams)
+        )
+        begun += 25
+        drain(connection)
+
+
+def answers_a_byte_at_a_time(connection: socket.socket, block: bytes, stopped: threading.Event) -> None:
+    streams = tuple(itertools.islice(streams_from(0), CALLS))
+    connection.sendall(
+        PREFACE
+        + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0))
+        + frame(SETTINGS, ACK, 0, b"")
+        + b"".join(frame(HEADERS, END_HEADERS, one, block) + frame(DATA, END_STREAM, one, QUESTION) for one in streams)
+    )
+    one_more = b"".join(frame(WINDOW_UPDATE, 0, one, struct.pack(">I", 1)) for one in streams)
+    while not stopped.wait(0.005):
+        connection.sendall(one_more)
+        drain(connection)
+
+
+@pytest.mark.parametrize(
+    ("flood", "connections"),
+    [
+        (questions_in_records_of_a_byte, 1),
+        (headers_in_pieces, 1),
+        (calls_without_a_message, CONNECTIONS),
+        (questions_taken_back_soon, 1),
+        (many_headers_and_half_a_message, CONNECTIONS),
+        (answers_a_byte_at_a_time, 1),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_flood_that_costs_much(
+    ground: Ground,
+    scale: int,
+    flood: Callable[[socket.socket, bytes, threading.Event], None],
+    connections: int,
+) -> None:
+    block = header_block(CALL, ground.coordinator)
+
+    def again(host: str, stopped: threading.Event) -> None:
+        while not stopped.wait(0.05):
+            with (
+                contextlib.suppress(OSError),
+                ground.connection(ground.coordinator, host, patience_s=WAIT_S) as connection,
+            ):
+                connection.settimeout(WAIT_S)
+                flood(connection, block, stopped)
+
+    hosts = [ground.strange_host(2 + number) for number in range(HOSTS)]
+    floods(ground, [partial(again, host) for host in hosts * connections], SECONDS * scale)
+
+
+def test_keys_that_are_changed_without_end(ground: Ground, scale: int) -> None:
+    """Each change takes both sides two keys, and the server answers with one of its own."""
+
+    def again(host: str, stopped: threading.Event) -> None:
+        while not stopped.wait(0.05):
+            with (
+                contextlib.suppress(OSError, ssl.SSLError),
+                ground.tcp(ground.coordinator, host, patience_s=WAIT_S) as connection,
+            ):
+                connection.settimeout(WAIT_S)
+                changed = KeyUpdates(connection, ground.client_context())
+                while not stopped.is_set():
+                    changed.send(500)
+
+    hosts = [ground.strange_host(2 + number) for number in range(HOSTS)]
+    floods(ground, [partial(again, host) for host in hosts], SECONDS * scale)

@@ -1,0 +1,124 @@
+"""Peers share a server's time."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.limits.http2 import TURN_NS
+from leasehold.wire.http2.turns import FairTurns
+
+ALWAYS_NS = TURN_NS // 100
+PEERS = ("a", "b", "c", "d")
+
+
+def served(fair: FairTurns[str], cost_ns: dict[str, int], turns_taken: int) -> Counter[str]:
+    """How long the server worked for each peer, whose connections come again at once."""
+    worked = Counter[str]()
+    for _ in range(turns_taken):
+        fair.begin(0)
+        while (peer := fair.next()) is not None:
+            fair.spend(peer, cost_ns[peer])
+            worked[peer] += cost_ns[peer]
+            fair.wait(peer, peer)
+    return worked
+
+
+def test_bytes_are_looked_at_at_once_until_the_turn_is_used_up() -> None:
+    fair = FairTurns[str]()
+    assert fair.may_go()
+    fair.spend("a", TURN_NS)
+    assert not fair.may_go()
+    fair.begin(TURN_NS)
+    assert fair.may_go()
+
+
+def test_nothing_overtakes_who_waits() -> None:
+    fair = FairTurns[str]()
+    fair.wait("a", "1")
+    assert not fair.may_go()
+    assert fair.next() == "1"
+    assert fair.may_go()
+    assert fair.next() is None
+
+
+def test_a_turn_ends() -> None:
+    fair = FairTurns[str]()
+    for number in range(3):
+        fair.wait("a", str(number))
+    fair.spend("a", TURN_NS)
+    assert fair.next() is None
+    fair.begin(0)
+    assert fair.next() == "0"
+    fair.spend("b", TURN_NS)
+    assert fair.next() is None
+
+
+def test_who_has_taken_least_is_next_and_a_peers_own_in_order() -> None:
+    fair = FairTurns[str]()
+    fair.spend("a", 3 * ALWAYS_NS)
+    fair.spend("b", ALWAYS_NS)
+    for one in ("a1", "b1", "a2", "b2", "c1"):
+        fair.wait(one[0], one)
+    order: list[str | None] = []
+    for _ in range(5):
+        one = fair.next()
+        assert one is not None
+        order.append(one)
+        fair.spend(one[0], 1)
+    assert order == ["c1", "b1", "b2", "a1", "a2"]
+
+
+def test_what_a_peer_spends_while_it_waits_counts() -> None:
+    """Its calls go on meanwhile."""
+    fair = FairTurns[str]()
+    fair.wait("a", "a")
+    fair.wait("b", "b")
+    fair.spend("a", ALWAYS_NS)
+    assert [fair.next(), fair.next()] == ["b", "a"]
+
+
+def test_a_peer_that_comes_later_has_no_claim_on_what_was_before() -> None:
+    fair = FairTurns[str]()
+    costs = dict.fromkeys(PEERS, ALWAYS_NS)
+    fair.wait("a", "a")
+    served(fair, costs, 100)
+    fair.wait("b", "b")
+    worked = served(fair, costs, 100)
+    assert worked["a"] == pytest.approx(worked["b"], abs=3 * ALWAYS_NS)
+
+
+def test_time_in_which_nobody_waits_settles_debts() -> None:
+    fair = FairTurns[str]()
+    fair.spend("a", TURN_NS)
+    fair.begin(2 * TURN_NS)
+    fair.wait("a", "a")
+    fair.spend("b", 1)
+    fair.wait("b", "b")
+    assert fair.next() == "a"
+
+
+@given(st.fixed_dictionaries({peer: st.integers(TURN_NS // 50, 2 * TURN_NS) for peer in PEERS}))
+def test_peers_that_always_want_more_get_as_much_each(cost_ns: dict[str, int]) -> None:
+    fair = FairTurns[str]()
+    for peer in PEERS:
+        fair.wait(peer, peer)
+    worked = served(fair, cost_ns, 60)
+    assert max(worked.values()) - min(worked.values()) <= 2 * max(cost_ns.values())
+
+
+@given(st.lists(st.tuples(st.sampled_from(PEERS), st.integers(0, TURN_NS)), max_size=60))
+def test_each_that_waits_has_its_turn_once(waits: list[tuple[str, int]]) -> None:
+    fair = FairTurns[int]()
+    for number, (peer, spent_ns) in enumerate(waits):
+        fair.wait(peer, number)
+        fair.spend(peer, spent_ns)
+    found: list[int] = []
+    for _ in waits:
+        fair.begin(0)
+        while (one := fair.next()) is not None:
+            found.append(one)
+            fair.spend(waits[one][0], waits[one][1])
+    assert sorted(found) == list(range(len(waits)))
+    assert fair.may_go()
