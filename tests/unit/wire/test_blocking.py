@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.conformance.transport_ground import Echo
+from tests.e2e.waiting import wait_until
 
 from leasehold.core.words.messages import AskReceipts, AskTable, Execute, JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, LeaseholdError, Unreachable
@@ -56,8 +57,16 @@ def address() -> Generator[str, None, None]:
 @pytest.fixture
 def connection(address: str) -> Generator[BlockingConnection, None, None]:
     one = BlockingConnection(address)
+    wait_until(lambda: _answers(one))  # on a busy machine the server may be late for the first attempt to connect
     yield one
     one.close()
+
+
+def _answers(connection: BlockingConnection) -> bool:
+    try:
+        return connection.call(WhoAreYou(), SOON_NS) == WhoAreYou()
+    except Unreachable:
+        return False
 
 
 def test_calls_are_answered_on_all_threads(connection: BlockingConnection) -> None:
