@@ -28,11 +28,11 @@ RECEIVE_BYTES: Final = 256 * 1024
 """What a server reads from a connection at a time, if that costs it little."""
 RECEIVE_BYTES_MIN: Final = 1024
 """The same at first, and if it costs much."""
-RECEIVE_NS: Final = MILLISECOND_NS
+RECEIVE_NS: Final = MILLISECOND_NS // 2
 """A server reads less from a connection if what it has read took longer than this, and more after a quarter of it."""
 TURN_NS: Final = 5 * MILLISECOND_NS
 """How long a server looks at what strangers and users say, before it does what else is due."""
-CALL_NS: Final = 300_000
+CALL_NS: Final = 3 * MILLISECOND_NS // 10
 """What a call counts when it begins, for what it takes later."""
 PEERS_REMEMBERED: Final = 1_024
 """Peers whose shares of a server's time are remembered before those are forgotten that have used no more than others.

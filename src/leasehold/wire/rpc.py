@@ -31,6 +31,7 @@ from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     CALLS_PER_CONNECTION_MAX,
     CONNECTION_IDLE_NS,
+    CONNECTIONS_PER_PEER_MAX,
     REQUEST_FRAME_BYTES_MAX,
     REQUEST_WINDOW_BYTES,
 )
@@ -305,6 +306,7 @@ async def serve(
         message_bytes_max=REQUEST_FRAME_BYTES_MAX,
         idle_ns=idle_ns,
         connections_max=connections_of_door(len(sockets)),
+        connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
         on_fault=on_fault,
         on_unused=lambda connection: doors.has_fault(connection, FAULTS_OF_CONNECTION),
         on_failed=lambda connection: doors.has_fault(connection, FAULTS_OF_CUT),

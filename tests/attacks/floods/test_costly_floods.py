@@ -194,3 +194,17 @@ def test_keys_that_are_changed_without_end(ground: Ground, scale: int) -> None:
 
     hosts = [ground.strange_host(2 + number) for number in range(HOSTS)]
     floods(ground, [partial(again, host) for host in hosts], SECONDS * scale)
+
+
+@pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00"], ids=["silent", "half a hello"])
+def test_connections_without_end(ground: Ground, scale: int, hello: bytes) -> None:
+    """Each is closed as soon as it is made."""
+
+    def again(host: str, stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(OSError), ground.tcp(ground.coordinator, host, patience_s=WAIT_S) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.sendall(hello)
+
+    hosts = [ground.strange_host(2 + number) for number in range(HOSTS)]
+    floods(ground, [partial(again, host) for host in hosts], SECONDS * scale)

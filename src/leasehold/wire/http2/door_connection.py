@@ -1,7 +1,7 @@
 """A connection to a door, on an event loop: TLS, HTTP/2, and the calls that begin on it."""
 
 import asyncio
-import ipaddress
+import socket
 import ssl
 from collections.abc import Mapping
 from functools import cached_property
@@ -25,7 +25,7 @@ from leasehold.wire.http2.grpc_messages import KIND
 from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
-from leasehold.wire.own_sockets import FarEnd, plain
+from leasehold.wire.own_sockets import FarEnd
 from leasehold.wire.peer_connections import peer_of
 
 if TYPE_CHECKING:
@@ -35,20 +35,26 @@ if TYPE_CHECKING:
 class DoorConnection(asyncio.BufferedProtocol):
     """Over TLS if it has a `context`."""
 
-    def __init__(self, server: "DoorServer", door: int, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, server: "DoorServer", door: int, context: ssl.SSLContext | None, accepted: socket.socket, far: FarEnd
+    ) -> None:
         self.server = server
         self.door = door
         """Its number."""
         self.limits = server.limits
         self.http = ServerEnd(server.limits)
-        self.peer = ""
-        self.far: FarEnd | None = None
-        self.sharer = ""
+        self.accepted = accepted
+        self.far = far
+        self.sharer = peer_of(far.address)
         """With whom it shares its part of the server's time: all connections of an address."""
+        host = f"ipv6:%5B{far.address}%5D" if ":" in far.address else f"ipv4:{far.address}"
+        self.peer = f"{host}:{far.port}"
         self.is_of_member = False
         """Whether what comes waits for no others."""
         self._tls = None if context is None else TlsEnd(context)
         self._transport: asyncio.Transport
+        self._is_given = self._is_made = False
+        """Whether it was given to the loop, and whether the loop has taken it over."""
         self._is_paused = False
         self._will_flush = False
         self._receive_bytes = RECEIVE_BYTES_MIN
@@ -74,15 +80,9 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._is_made = True
         self._transport.set_write_buffer_limits(high=SEND_AHEAD_BYTES)
-        name = transport.get_extra_info("peername")
-        if name is not None:
-            host, port = name[:2]
-            self.far = FarEnd(plain(ipaddress.ip_address(host.partition("%")[0])), port)
-            self.sharer = peer_of(self.far.address)
-            is_v6 = ":" in self.far.address
-            self.peer = f"ipv6:%5B{self.far.address}%5D:{port}" if is_v6 else f"ipv4:{self.far.address}:{port}"
-        if not self.server.add(self) or name is None:  # it has gone
+        if self._closing_ns is not None:
             self._transport.abort()
         elif self._tls is None:
             self.flush()
@@ -112,10 +112,18 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Its turn has come."""
+        if not self._is_given:
+            self.give()
         unread, self._unread = self._unread, None
         if unread is not None and not self._transport.is_closing():
             self._look_at(memoryview(unread))
             self._transport.resume_reading()
+
+    def give(self) -> None:
+        """To the loop."""
+        if self._closing_ns is None:
+            self._is_given = True
+            self.server.make(self)
 
     def spend(self, spent_ns: int) -> None:
         """The server has worked for so long on what the peer has said."""
@@ -293,18 +301,32 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def leave(self) -> None:
         """Takes no further calls; those under way go on."""
-        self._say_last(NO_ERROR)
+        if self._is_made:
+            self._say_last(NO_ERROR)
+        else:
+            self.abort()
 
     def close(self) -> None:
         """Ends it once what is written has gone, or soon."""
-        self._closing_ns = self.server.now_ns()
-        self._transport.close()
+        if not self._is_made:
+            self.abort()
+        else:
+            self._closing_ns = self.server.now_ns()
+            self._transport.close()
 
     def abort(self) -> None:
-        self._transport.abort()
+        if self._is_made:
+            self._transport.abort()
+            return
+        self._closing_ns = self.server.now_ns()
+        if not self._is_given:  # else `connection_made` ends it
+            self.accepted.close()
+            self.server.remove(self)
 
     def sweep(self, now_ns: int) -> None:
         """Ends it if its peer is late or silent."""
+        if not self._is_made:
+            return  # it waits for its turn
         if self._closing_ns is not None:
             if now_ns - self._closing_ns > KEEPALIVE_TIMEOUT_NS:
                 self.abort()

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from types import coroutine
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 
@@ -17,17 +17,19 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.backlog import CallsOfConnection, calls_of_far_ends
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
+from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.frames import ConnectionFailed
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
-from leasehold.wire.own_sockets import FarEnd
+from leasehold.wire.own_sockets import FarEnd, plain
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
 ContextNow: TypeAlias = Callable[[], ssl.SSLContext]
 """What the next connection to a door is shown."""
 _CLOCK: Final = BoottimeClock()
+T = TypeVar("T")
 
 
 class _Door(NamedTuple):
@@ -46,13 +48,14 @@ class DoorServer:
         message_bytes_max: int,
         idle_ns: int,
         connections_max: int,
+        connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
         on_unused: Callable[[str], None] = lambda _: None,
         on_failed: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`on_fault` gets every error that was not foreseen; `on_unused` the name of each connection that ends before a
         call has begun, and `on_failed` of those whose peers broke the rules. A connection without a call is closed
-        after `idle_ns`."""
+        after `idle_ns`. Each door takes `connections_max`, and of one peer `connections_per_peer_max`."""
         self.limits = limits
         self.message_bytes_max = message_bytes_max
         self.idle_ns = idle_ns
@@ -66,13 +69,13 @@ class DoorServer:
         self._on_failed = on_failed
         self._handlers: Mapping[str, CallHandler] = {}
         self._unserved: CallHandler
-        self._connections_max = connections_max
+        self._room = ConnectionRoom[DoorConnection](
+            per_peer_max=connections_per_peer_max or connections_max, per_door_max=connections_max
+        )
         self.on_fault = on_fault
         self._connections: set[DoorConnection] = set()
         self._has_none = asyncio.Event()
         self._has_none.set()
-        self._of_door = Counter[int]()
-        """How many connections each door has, by its number."""
         self._begun_before = 0
         """Calls of connections that are closed."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,7 +83,7 @@ class DoorServer:
         self._is_resting = False
         """Whether no file is left for a connection."""
         self._making: set[asyncio.Task[None]] = set()
-        """Connections that are accepted."""
+        """Connections that the loop takes over."""
         self._is_ending = False
         self._sweep: asyncio.TimerHandle | None = None
         self._looked_ns = self.now_ns()
@@ -110,28 +113,48 @@ class DoorServer:
     def _accept(self, door: "_Door") -> None:
         """Some of the connections that wait; the loop does something else before it takes others."""
         for _ in range(ACCEPTED_AT_ONCE):
+            began_ns = self.now_ns()
             try:
-                made, _ = door.listening.accept()
+                accepted, name = door.listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # no file is left: it goes on at the next look
                 self._rest()
                 return
-            made.setblocking(False)
+            accepted.setblocking(False)
             with contextlib.suppress(OSError):
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = asyncio.get_running_loop().create_task(self._make(door, made))
-            self._making.add(task)
-            task.add_done_callback(self._making.discard)
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._add(door, accepted, FarEnd(plain(ipaddress.ip_address(name[0].partition("%")[0])), name[1]), began_ns)
 
-    async def _make(self, door: "_Door", made: socket.socket) -> None:
+    def _add(self, door: "_Door", accepted: socket.socket, far: FarEnd, began_ns: int) -> None:
+        context = None if door.context is None else door.context()
+        one = DoorConnection(self, door.number, context, accepted, far)
+        self._connections.add(one)
+        self._has_none.clear()
+        gives_way = self._room.enter(door.number, one.sharer, one)
+        if gives_way is not None:
+            gives_way.abort()
+        one.spend(self.now_ns() - began_ns)
+        if one is gives_way:
+            return
+        if self.turns.may_go():
+            one.give()
+        else:
+            self.turns.wait(one.sharer, one)
+
+    def make(self, one: DoorConnection) -> None:
+        """Makes it one of the loop's."""
+        task = asyncio.get_running_loop().create_task(self._make(one))
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
+
+    async def _make(self, one: DoorConnection) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            context = None if door.context is None else door.context()
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: DoorConnection(self, door.number, context), sock=made
-            )
+            await _timed(loop.connect_accepted_socket(lambda: one, sock=one.accepted), one.spend)
         except Exception as fault:  # noqa: BLE001 as in `DoorConnection.buffer_updated`
-            made.close()
+            one.accepted.close()
+            self.remove(one)
             self.on_fault(fault)
 
     async def close(self) -> None:
@@ -143,10 +166,10 @@ class DoorServer:
         doors, self._doors = self._doors, []
         for door in doors:
             door.listening.close()
-        while self._making:
-            await asyncio.wait(tuple(self._making))
         for one in tuple(self._connections):
             one.leave()
+        while self._making:
+            await asyncio.wait(tuple(self._making))
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -197,18 +220,10 @@ class DoorServer:
 
     # For the connections.
 
-    def add(self, connection: DoorConnection) -> bool:
-        """Whether there is room for it. It is removed in any case."""
-        has_room = not self._is_ending and self._of_door[connection.door] < self._connections_max
-        self._connections.add(connection)
-        self._of_door[connection.door] += 1
-        self._has_none.clear()
-        return has_room
-
     def remove(self, connection: DoorConnection) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
-            self._of_door[connection.door] -= 1
+            self._room.leave(connection.door, connection.sharer, connection)
             self._begun_before += connection.http.begun
             if not connection.http.begun:
                 self._on_unused(connection.peer)
@@ -247,19 +262,15 @@ class DoorServer:
 
     def of_connections(self) -> dict[FarEnd, CallsOfConnection]:
         return calls_of_far_ends(
-            (one.far, CallsOfConnection(one.http.begun, len(one.http.streams)))
-            for one in tuple(self._connections)
-            if one.far is not None
+            (one.far, CallsOfConnection(one.http.begun, len(one.http.streams))) for one in tuple(self._connections)
         )
 
 
 @coroutine
-def _timed(
-    handler: Coroutine[Any, Any, bytes | None], spend: Callable[[int], None]
-) -> Generator[Any, Any, bytes | None]:
-    """Runs the handler of a call, and tells how long each of its steps takes."""
+def _timed(work: Coroutine[Any, Any, T], spend: Callable[[int], None]) -> Generator[Any, Any, T]:
+    """Does it, and tells how long each of its steps takes."""
     value: Any = None
-    go_on: Callable[[Any], Any] = handler.send
+    go_on: Callable[[Any], Any] = work.send
     while True:
         began_ns = _CLOCK.now_ns()
         try:
@@ -269,6 +280,6 @@ def _timed(
         finally:
             spend(_CLOCK.now_ns() - began_ns)
         try:
-            value, go_on = (yield waited_for), handler.send
-        except BaseException as error:  # noqa: BLE001 it belongs to the handler
-            value, go_on = error, handler.throw
+            value, go_on = (yield waited_for), work.send
+        except BaseException as error:  # noqa: BLE001 it belongs to the work
+            value, go_on = error, work.throw

@@ -19,7 +19,6 @@ from leasehold.limits.http2 import HANDSHAKE_BYTES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.http2 import door_connection, door_server
 from leasehold.wire.http2.calls import EOF, IncomingCall
-from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.door_server import DoorServer
 from leasehold.wire.http2.frames import (
     ACK,
@@ -200,7 +199,7 @@ async def test_what_was_not_foreseen_ends_the_connection_and_not_the_server(monk
 
 
 async def test_a_peer_that_has_gone_before_it_is_accepted_harms_nobody() -> None:
-    async with serving(Handlers(), connections_max=100) as (server, address):
+    async with serving(Handlers(), connections_max=100) as (_, address):
         host, _, port = address.rpartition(":")
         for _ in range(20):
             with socket.create_connection((host, int(port))) as gone:
@@ -208,22 +207,6 @@ async def test_a_peer_that_has_gone_before_it_is_accepted_harms_nobody() -> None
         async with connected(address) as (reader, writer):
             writer.write(OPEN)
             assert await reader.read(1)
-        connection = DoorConnection(server, 0, None)
-        connection.connection_made(Gone())
-        connection.connection_lost(None)
-
-
-class Gone(asyncio.Transport):
-    """Of a peer whose address the kernel does not know any more."""
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return default
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
 
 
 async def test_a_server_without_a_free_file_accepts_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
