@@ -39,6 +39,7 @@ def test_the_client_ends_a_session_and_what_it_sent_last_arrives(run: Run) -> No
         await duplex.close()
         await duplex.close()
         assert await service.sessions_over.get() == "ended"
+        assert service.last_words
         assert await duplex.receive() is None
         assert type(await refusal(duplex.send(text("late")))) is Unreachable
 

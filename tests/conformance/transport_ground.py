@@ -110,6 +110,7 @@ class Echo:
 
     def __init__(self) -> None:
         self.sessions_over: asyncio.Queue[str] = asyncio.Queue()
+        self.last_words = False
         self.cancelled = asyncio.Event()
         self.entered = asyncio.Event()
 
@@ -158,6 +159,8 @@ class Echo:
                         raise Fenced("fenced in the session")
                     case Execute(text="bug"):
                         raise ZeroDivisionError("secret of the server")
+                    case Execute(text="last words"):
+                        self.last_words = True  # unanswered: by now the client may have ended the session
                     case _:
                         await duplex.send(message)
             self.sessions_over.put_nowait("ended")

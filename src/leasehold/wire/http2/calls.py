@@ -49,7 +49,7 @@ class IncomingCall:
         self.task: asyncio.Task[None] | None = None
         """In which its handler runs."""
         self.ends_in_order = False
-        """Whether the handler first hears what the client has said before it ended its side and went."""
+        """Whether the handler first reads what the client has said before it went, and EOF; it has a while for that."""
         self._connection = connection
         self._stream = stream
         self._assembler = MessageAssembler(message_bytes_max)
@@ -94,10 +94,12 @@ class IncomingCall:
             return
         task = self.task  # until its handler has ended it counts
         task.add_done_callback(lambda _: self._over())
-        if self.ends_in_order and self._stream.remote_ended:
-            asyncio.get_running_loop().call_later(SESSION_END_GRACE_NS / SECOND_NS, task.cancel)
-        else:
+        if not self.ends_in_order:
             task.cancel()
+            return
+        asyncio.get_running_loop().call_later(SESSION_END_GRACE_NS / SECOND_NS, task.cancel)
+        if self._waiting is not None:
+            _wake(self._waiting)
 
     def spend(self, spent_ns: int) -> None:
         """Its handler has worked for so long."""
@@ -146,7 +148,7 @@ class IncomingCall:
     async def read(self) -> object:
         """The next message, as bytes, or EOF."""
         while not self._messages:
-            if self._stream.remote_ended:
+            if self._stream.remote_ended or self._is_ended:
                 return EOF
             self._grant()
             self._waiting = asyncio.get_running_loop().create_future()

@@ -279,6 +279,7 @@ def _timed(work: Coroutine[Any, Any, T], spend: Callable[[int], None]) -> Genera
             return end.value
         finally:
             spend(_CLOCK.now_ns() - began_ns)
+            value = None  # an error would hold this frame, which holds it
         try:
             value, go_on = (yield waited_for), work.send
         except BaseException as error:  # noqa: BLE001 it belongs to the work

@@ -263,6 +263,30 @@ async def test_a_call_that_is_taken_back_ends_its_handler() -> None:
     assert handlers.faults == []
 
 
+async def test_what_was_said_before_a_call_was_taken_back_is_still_heard_where_the_end_matters() -> None:
+    heard: list[object] = []
+    over = asyncio.Event()
+
+    class InOrder(Handlers):
+        async def echo(self, call: IncomingCall) -> None:
+            call.ends_in_order = True
+            self.begun.set()
+            while not heard or heard[-1] is not EOF:
+                await asyncio.sleep(0.01)
+                heard.append(await call.read())
+            over.set()
+
+    handlers = InOrder()
+    async with serving(handlers) as (_, address), connected(address) as (_, writer):
+        message = frame(DATA, 0, 1, b"".join(prefixed(b"last words")))
+        writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
+        await handlers.begun.wait()
+        writer.write(message + message + frame(RST_STREAM, 0, 1, WORD.pack(8)))
+        async with asyncio.timeout(30):
+            await over.wait()
+    assert heard == [b"last words", b"last words", EOF]
+
+
 async def test_messages_larger_than_any_window_come_and_go() -> None:
     handlers = Handlers()
     messages = [bytes([number]) * size for number, size in enumerate((0, 1, 5_000, MESSAGE_BYTES_MAX))]

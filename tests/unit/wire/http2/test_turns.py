@@ -121,4 +121,5 @@ def test_each_that_waits_has_its_turn_once(waits: list[tuple[str, int]]) -> None
             found.append(one)
             fair.spend(waits[one][0], waits[one][1])
     assert sorted(found) == list(range(len(waits)))
+    fair.begin(0)
     assert fair.may_go()
