@@ -29,7 +29,7 @@ from leasehold.limits.requests import CALLS_OF_CLIENT_MAX, REQUESTS_UNREAD_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire import requests
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.http2 import door_connection
+from leasehold.wire.http2.door_server import DoorServer
 from leasehold.wire.rpc import CALL, GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
 
@@ -53,7 +53,7 @@ class Echo:
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrpcServer]:
     # A busy machine may hold a test for long.
     monkeypatch.setattr(requests, "REQUEST_READ_NS", PATIENCE_NS)
-    monkeypatch.setattr(door_connection, "KEEPALIVE_TIMEOUT_NS", PATIENCE_NS)
+    monkeypatch.setitem(DoorServer.__init__.__kwdefaults__, "answer_ns", PATIENCE_NS)
     faults: list[BaseException] = []
     made = await serve("127.0.0.1:0", Echo(), on_fault=faults.append)
     yield made

@@ -9,6 +9,7 @@
 | `server_end` | bytes in, events out, without I/O |
 | `grpc_messages` | messages and statuses of gRPC |
 | `calls` | a call as its handler sees it |
+| `thread_calls` | the same for a handler on a thread |
 | `tls_end` | TLS between two buffers |
 | `listening` | the sockets of a server's doors |
 | `door_connection` | a connection on an event loop |

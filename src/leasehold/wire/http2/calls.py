@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import grpc
@@ -42,12 +42,20 @@ class IncomingCall:
         "_stream",
         "_waiting",
         "ends_in_order",
+        "on_room",
+        "said",
         "task",
     )
 
-    def __init__(self, connection: "DoorConnection", stream: CallStream, message_bytes_max: int) -> None:
+    def __init__(
+        self, connection: "DoorConnection", stream: CallStream, message_bytes_max: int, said: bytes | None = None
+    ) -> None:
         self.task: asyncio.Task[None] | None = None
         """In which its handler runs."""
+        self.said = said
+        """The header that the server keeps, as it came."""
+        self.on_room: Callable[[], None] = nobody_waits
+        """Called when little is queued."""
         self.ends_in_order = False
         """Whether the handler first reads what the client has said before it went, and EOF; it has a while for that."""
         self._connection = connection
@@ -110,6 +118,7 @@ class IncomingCall:
             self._paid_ns = 0
 
     def has_room(self) -> None:
+        self.on_room()
         if self._room is not None:
             _wake(self._room)
 
@@ -119,6 +128,7 @@ class IncomingCall:
 
     def _over(self) -> None:
         self._is_over = True
+        self.task = self._stream.receiver = None  # so what has come of a message is freed at once
         at_end, self._at_end = self._at_end, []
         for act in at_end:
             act(self)
@@ -185,11 +195,24 @@ class IncomingCall:
             self._connection.http.out.headers(self._stream, RESPONSE)
             self._connection.flush_soon()
 
-    def end(self, status: grpc.StatusCode = grpc.StatusCode.OK, why: str = "") -> None:
+    @property
+    def unsent_bytes(self) -> int:
+        """What is queued, and not yet given to the connection."""
+        return self._stream.pending_bytes
+
+    def cut_off(self) -> None:
+        """Takes the call back, and drops what is queued."""
+        self._connection.http.reset(self._stream)
+        self._connection.flush_soon()
+        self.reset()
+
+    def end(
+        self, status: grpc.StatusCode = grpc.StatusCode.OK, why: str = "", trailing: Iterable[tuple[bytes, bytes]] = ()
+    ) -> None:
         """The first time counts."""
         if not self._is_ended:
             self._is_ended = True
-            block = status_block(status, why, has_headers=self._has_headers)
+            block = status_block(status, why, has_headers=self._has_headers, trailing=trailing)
             self._connection.http.out.trailers(self._stream, block)
             self._connection.flush_soon()
 
@@ -208,6 +231,10 @@ class IncomingCall:
     def done(self) -> bool:
         """Whether the client could take all of it."""
         return self._is_gone
+
+
+def nobody_waits() -> None:
+    """No thread waits for room."""
 
 
 def _wake(waiting: "asyncio.Future[None]") -> None:

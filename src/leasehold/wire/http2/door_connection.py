@@ -17,11 +17,11 @@ from leasehold.limits.http2 import (
     SEND_AHEAD_BYTES,
 )
 from leasehold.limits.requests import HANDSHAKE_NS
-from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2.calls import IncomingCall
 from leasehold.wire.http2.frames import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS, ConnectionFailed
-from leasehold.wire.http2.grpc_messages import KIND
+from leasehold.wire.http2.grpc_messages import COPIED_BYTES_MAX, KIND
 from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
@@ -223,7 +223,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         if said.get(b":method") != b"POST" or not said.get(b"content-type", b"").startswith(KIND):
             self.http.refuse(begun.stream)
             return
-        call = IncomingCall(self, begun.stream, self.server.message_bytes_max)
+        call = IncomingCall(self, begun.stream, self.server.message_bytes_max, said.get(self.server.kept_header))
         begun.stream.receiver = call
         path = said.get(b":path", b"").decode(errors="replace")
         self._begun_now += 1
@@ -264,11 +264,13 @@ class DoorConnection(asyncio.BufferedProtocol):
                     stream.receiver.has_room()
 
     def _send(self, chunks: list[bytes | memoryview]) -> None:
-        if self._tls is None:
-            self._write(b"".join(chunks))
-        else:
+        if self._tls is not None:
             self._tls.write(chunks)
             self._write(self._tls.ciphertext())
+        elif max(map(len, chunks), default=0) < COPIED_BYTES_MAX:
+            self._write(b"".join(chunks))
+        else:
+            self._transport.writelines(chunks)
 
     def _let_go(self) -> None:
         """Little is left in the transport of what was written."""
@@ -347,9 +349,9 @@ class DoorConnection(asyncio.BufferedProtocol):
         elif not self.http.streams:
             self._sweep_idle(now_ns)
         elif self._asked_ns is not None:
-            if now_ns - self._asked_ns > KEEPALIVE_TIMEOUT_NS:
+            if now_ns - self._asked_ns > self.server.answer_ns:
                 self.abort()
-        elif quiet_ns > KEEPALIVE_INTERVAL_NS:
+        elif quiet_ns > self.server.quiet_ns:
             self._asked_ns = now_ns
             self.http.ping()
             self.flush()
@@ -373,4 +375,4 @@ class DoorConnection(asyncio.BufferedProtocol):
         if not content:
             return {}
         pem = ssl.DER_cert_to_PEM_cert(content).encode()
-        return {"peer_uri": uris, "x509_pem_cert": [pem], "ssl_session_reused": [b"false"]}
+        return {"peer_uri": uris, "x509_pem_cert": [pem]}

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import grpc
 
 from leasehold.limits.http2 import ACCEPTED_AT_ONCE, RECEIVE_BYTES, SWEEP_NS
-from leasehold.limits.sessions import SESSION_END_GRACE_NS
+from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS, SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.backlog import CallsOfConnection, calls_of_far_ends
 from leasehold.wire.clock import BoottimeClock
@@ -52,10 +52,19 @@ class DoorServer:
         on_fault: Callable[[BaseException], None],
         on_unused: Callable[[str], None] = lambda _: None,
         on_failed: Callable[[str], None] = lambda _: None,
+        kept_header: bytes = b"",
+        quiet_ns: int = KEEPALIVE_INTERVAL_NS,
+        answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
         """`on_fault` gets every error that was not foreseen; `on_unused` the name of each connection that ends before a
         call has begun, and `on_failed` of those whose peers broke the rules. A connection without a call is closed
-        after `idle_ns`. Each door takes `connections_max`, and of one peer `connections_per_peer_max`."""
+        after `idle_ns`. Each door takes `connections_max`, and of one peer `connections_per_peer_max`.
+
+        Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
+        while it has a call is asked whether it is there, and has `answer_ns` to answer."""
+        self.quiet_ns = quiet_ns
+        self.answer_ns = answer_ns
+        self.kept_header = kept_header
         self.limits = limits
         self.message_bytes_max = message_bytes_max
         self.idle_ns = idle_ns
@@ -157,8 +166,9 @@ class DoorServer:
             self.remove(one)
             self.on_fault(fault)
 
-    async def close(self) -> None:
-        """Stops listening, and cancels what runs; its tasks end as they please."""
+    async def close(self, *, grace_ns: int = 0) -> None:
+        """Stops listening, and cancels what runs; its tasks end as they please. With `grace_ns`, calls may end by
+        themselves before; connections that have one then are cut off."""
         self._is_ending = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -170,6 +180,11 @@ class DoorServer:
             one.leave()
         while self._making:
             await asyncio.wait(tuple(self._making))
+        if self._tasks and grace_ns:
+            await asyncio.wait(self._tasks, timeout=grace_ns / SECOND_NS)
+            for one in tuple(self._connections):
+                if one.http.streams:
+                    one.abort()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -1,6 +1,7 @@
 """gRPC over HTTP/2: messages with a prefix of 5 bytes, and a status in the last header block."""
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
@@ -14,8 +15,11 @@ RESPONSE: Final = header_block(((b":status", b"200"), (b"content-type", KIND), (
 _ONLY: Final = header_block(((b":status", b"200"), (b"content-type", KIND)))
 """What comes before the status of a call without an answer."""
 _OK: Final = header_block(((b"grpc-status", b"0"),))
+BINARY: Final = b"-bin"
+"""The end of the names of headers that carry bytes, as base64."""
 _PREFIX_BYTES: Final = 5
-_COPIED_BYTES_MAX: Final = 4_096
+COPIED_BYTES_MAX: Final = 4_096
+"""A smaller message is joined with what goes out before it."""
 
 
 class BadCallMessage(Exception):
@@ -26,19 +30,36 @@ class BadCallMessage(Exception):
         self.status = status
 
 
-def status_block(status: grpc.StatusCode, why: str, *, has_headers: bool) -> bytes:
-    """What ends a call, with or without headers before it."""
+def status_block(
+    status: grpc.StatusCode, why: str, *, has_headers: bool, trailing: Iterable[tuple[bytes, bytes]] = ()
+) -> bytes:
+    """What ends a call, with or without headers before it. The names of `trailing` are in lower case; the value of one
+    that ends with `-bin` may be any bytes."""
     number: int = status.value[0]
     end = _OK
     if status is not grpc.StatusCode.OK:
         end = header_block(((b"grpc-status", b"%d" % number), (b"grpc-message", quote(why, safe=" ").encode())))
+    if trailing:
+        end += header_block((name, _as_text(value) if name.endswith(BINARY) else value) for name, value in trailing)
     return end if has_headers else _ONLY + end
+
+
+def _as_text(value: bytes) -> bytes:
+    return base64.b64encode(value).rstrip(b"=")
+
+
+def binary(text: bytes) -> bytes | None:
+    """The value of a header whose name ends with `-bin`, with or without padding; None if it is none."""
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        return None
 
 
 def prefixed(message: bytes | bytearray) -> tuple[memoryview, ...]:
     """What goes out for a message; a large one is not copied."""
     head = b"\0" + len(message).to_bytes(_PREFIX_BYTES - 1, "big")
-    if len(message) < _COPIED_BYTES_MAX:
+    if len(message) < COPIED_BYTES_MAX:
         return (memoryview(head + message),)
     return memoryview(head), memoryview(message)
 

@@ -143,21 +143,21 @@ async def test_a_handshake_over_its_bound_is_cut_off(monkeypatch: pytest.MonkeyP
         assert await until_closed(reader) == b""
 
 
-async def test_a_peer_that_hears_no_ping_is_cut_off_while_a_call_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_connection, "KEEPALIVE_INTERVAL_NS", SOON_NS)
-    monkeypatch.setattr(door_connection, "KEEPALIVE_TIMEOUT_NS", SOON_NS)
+async def test_a_peer_that_hears_no_ping_is_cut_off_while_a_call_is_open() -> None:
     handlers = Handlers()
-    async with serving(handlers) as (_, address), connected(address) as (reader, writer):
+    async with (
+        serving(handlers, quiet_ns=SOON_NS, answer_ns=SOON_NS) as (_, address),
+        connected(address) as (reader, writer),
+    ):
         writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
         came = await until_closed(reader)
         assert PING in [kind for kind, *_ in frames_in(came)]
         assert await handlers.over.get() == ("echo", False)
 
 
-async def test_a_peer_that_answers_pings_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_connection, "KEEPALIVE_INTERVAL_NS", 0)
+async def test_a_peer_that_answers_pings_stays() -> None:
     handlers = Handlers()
-    async with serving(handlers) as (_, address), connected(address) as (reader, writer):
+    async with serving(handlers, quiet_ns=0) as (_, address), connected(address) as (reader, writer):
         writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
         heard = b""
         while heard.count(frame(PING, 0, 0, bytes(8))) < 3:
