@@ -63,6 +63,9 @@ FLIGHT_OPENING_NS: Final = 10 * SECOND_NS
 """A call whose turn it is and that has sent no message by then is cancelled in any case."""
 FLIGHT_IDLE_NS: Final = 60 * SECOND_NS
 """A call is cancelled whose client sends or takes no message for this long."""
+FLIGHT_QUIET_NS: Final = FLIGHT_IDLE_NS // 2
+"""A node asks a client with a call whether it is there that has said nothing for this long, and gives it as long to
+answer: a slow connection may first have to take megabytes."""
 FLIGHT_WATCH_NS: Final = 500 * MILLISECOND_NS
 """How often a server looks for calls to cancel."""
 FLIGHT_CALLS_MAX: Final = 2_048
@@ -87,7 +90,7 @@ FLIGHT_PIECES_BYTES_MAX: Final = 2 * FLIGHT_MESSAGE_BYTES_MAX
 """Of rows that come in pieces, in all writes; others wait."""
 TICKET_WORD_CHARACTERS_MAX: Final = 256
 """Of an id or a secret in a ticket."""
-FLIGHT_COPIES: Final = 4
-"""Copies of a message that gRPC holds while it receives it, at most."""
+FLIGHT_COPIES: Final = 2
+"""Copies of a first message that a node holds until it has decided on it: as it came, and its ticket."""
 FLIGHT_FIELDS_MAX: Final = 16
 """Fields in a message of the protocol, which has four."""

@@ -124,7 +124,7 @@ assert max(flight.FLIGHT_PART_BYTES, replication.FORWARD_CHUNK_BYTES) <= flight.
 )
 assert (
     flight.FLIGHT_CALLERS_OPENING_MAX + flight.FLIGHT_STRANGERS_OPENING_MAX
-) * flight.FLIGHT_COPIES * flight.FLIGHT_RECEIVED_BYTES_MAX < 160 * 1024 * 1024, "what all first messages hold"
+) * flight.FLIGHT_COPIES * flight.FLIGHT_RECEIVED_BYTES_MAX < 80 * 1024 * 1024, "what all first messages hold"
 
 assert (
     replication.FORWARD_PROBE_DELAY_NS

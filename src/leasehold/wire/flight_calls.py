@@ -5,7 +5,6 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import Final, NamedTuple
 
-import grpc
 import pyarrow as pa
 
 from leasehold.core.access.callers import Caller
@@ -22,6 +21,8 @@ from leasehold.wire.flight_codec import (
     read_schema,
     reading_batch,
 )
+from leasehold.wire.http2.calls import CallEnded
+from leasehold.wire.http2.thread_calls import ThreadCall
 from leasehold.wire.message_room import MessageRoom
 from leasehold.wire.scan_room import ScanRoom
 
@@ -41,11 +42,11 @@ class FlightCall:
 
     def __init__(
         self,
+        call: ThreadCall,
         requests: Iterator[bytes],
         watched: WatchedCall,
         gate: CallGate,
         *,
-        connection: str,
         peer: str,
         user: str | None,
         caller: Caller | None,
@@ -55,11 +56,12 @@ class FlightCall:
         self.caller = caller
         self.check: Final = partial(check, caller)
         self.watched = watched
-        self.connection = connection
+        self.connection = call.peer()
         """As gRPC calls its peer."""
         self.peer = peer
         self.user = user
         """Who calls, as far as the service knows; None for a stranger."""
+        self._thread_call = call
         self._requests = requests
         self._gate = gate
         self._held = held
@@ -104,10 +106,15 @@ class FlightCall:
             self.check()
             yield message
 
+    def answer(self, message: bytes) -> None:
+        """Sends a message, and waits until it has gone. Raises `CallEnded`."""
+        with self.watched.idle():
+            self._thread_call.write(message)
+
     def _next(self) -> bytes | None:
         try:
             return next(self._requests, None)
-        except grpc.RpcError as error:
+        except CallEnded as error:
             raise cut_off() from error
 
 

@@ -9,8 +9,9 @@ from leasehold.core.words.messages import Failure
 from leasehold.errors import LeaseholdError
 from leasehold.limits.flight import FLIGHT_FAILURE_BYTES_MAX
 from leasehold.wire.failures import to_failure
+from leasehold.wire.http2.thread_calls import ThreadCall
 
-_ARROW_STATUS: Final = (("x-arrow-status", "5"), ("x-arrow-status-detail-bin", b"Failed"))
+_ARROW_STATUS: Final = ((b"x-arrow-status", b"5"), (b"x-arrow-status-detail-bin", b"Failed"))
 """The words of pyarrow's server for a handler that failed."""
 
 
@@ -24,8 +25,6 @@ def _cut(text: str) -> str:
     return text.encode(errors="replace")[:FLIGHT_FAILURE_BYTES_MAX].decode(errors="ignore")
 
 
-def fail(context: grpc.ServicerContext, failure: Failure) -> None:
-    extra = (("x-arrow-status-message-bin", failure.code.encode()), ("grpc-status-details-bin", encode(failure)))
-    context.set_trailing_metadata((*_ARROW_STATUS, *extra))
-    context.set_code(grpc.StatusCode.UNKNOWN)
-    context.set_details(failure.code)
+def fail(call: ThreadCall, failure: Failure) -> None:
+    extra = ((b"x-arrow-status-message-bin", failure.code.encode()), (b"grpc-status-details-bin", encode(failure)))
+    call.ends_with(grpc.StatusCode.UNKNOWN, failure.code, (*_ARROW_STATUS, *extra))

@@ -1,12 +1,13 @@
 """A server of the Arrow Flight protocol over plain gRPC, made for peers that may mean harm; clients are pyarrow's.
 
-Everything that a peer may do is bounded: docs/decisions/0016-flight-over-plain-grpc.md has the list. gRPC looks at a
-message's length before it takes its bytes, so nothing is allocated for one that is too large. Of a call that is not
-read it takes STREAM_WINDOW_BYTES.
+Everything that a peer may do is bounded: docs/decisions/0016-flight-over-plain-grpc.md has the list. Bytes come and go
+on one event loop (`wire/http2`), and each call has a thread. The server looks at a message's length before it takes its
+bytes, so nothing is allocated for one that is too large. Of a call that is not read it takes STREAM_WINDOW_BYTES.
 """
 
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -17,6 +18,7 @@ from leasehold.core.access.callers import Caller
 from leasehold.core.data.held import held_bytes
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.limits.bans import FAULTS_OF_CONNECTION, FAULTS_OF_CUT
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
@@ -30,6 +32,7 @@ from leasehold.limits.flight import (
     FLIGHT_IDLE_NS,
     FLIGHT_OPENING_NS,
     FLIGHT_PIECES_BYTES_MAX,
+    FLIGHT_QUIET_NS,
     FLIGHT_READS_MAX,
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_SCANS_BYTES_MAX,
@@ -42,12 +45,11 @@ from leasehold.limits.flight import (
     FLIGHT_WRITES_MAX,
     TICKET_BYTES_MAX,
 )
-from leasehold.limits.requests import CALL_HEADERS_MAX, CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
-from leasehold.limits.units import SECOND_NS
+from leasehold.limits.requests import CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.coding_turns import CODING_TURNS
-from leasehold.wire.connections import server_connection_options
+from leasehold.wire.connections import connections_of_door
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_calls import FlightCall, Incoming, too_many
 from leasehold.wire.flight_codec import (
@@ -58,6 +60,13 @@ from leasehold.wire.flight_codec import (
     write_schema,
 )
 from leasehold.wire.flight_failures import fail, told
+from leasehold.wire.http2.calls import CallEnded, IncomingCall
+from leasehold.wire.http2.door_server import CallHandler, DoorServer
+from leasehold.wire.http2.grpc_messages import binary
+from leasehold.wire.http2.listening import listen_at_doors
+from leasehold.wire.http2.streams import Http2Limits
+from leasehold.wire.http2.thread_calls import ThreadCall
+from leasehold.wire.loop_thread import LoopThread
 from leasehold.wire.memory import give_back_memory
 from leasehold.wire.message_room import MessageRoom
 from leasehold.wire.open_file import OpenFile
@@ -65,15 +74,9 @@ from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
 from leasehold.wire.peer_connections import PeerConnections
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
-from leasehold.wire.tls import CallerNames, TlsSource, doors_of, open_doors, watched_doors
+from leasehold.wire.tls import CallerNames, TlsSource, context_of, watched_doors
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
-_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", FLIGHT_RECEIVED_BYTES_MAX),
-    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
-    # Otherwise gRPC takes in megabytes of each call that nobody reads.
-    ("grpc.http2.bdp_probe", 0),
-)
 
 
 class Outgoing(NamedTuple):
@@ -87,7 +90,7 @@ class Outgoing(NamedTuple):
     file: OpenFile | None = None
 
 
-_Serve: TypeAlias = Callable[[FlightCall], Iterator[bytes]]
+_Serve: TypeAlias = Callable[[FlightCall], Generator[bytes]]
 
 
 class FlightService(Protocol):
@@ -117,8 +120,8 @@ class FlightService(Protocol):
 class FlightServer:
     """Serves from the moment it is made until `close`.
 
-    It listens at the doors of `listen` (`wire.tls.open_doors`), and `address` has the port. `on_fault` gets every error
-    of a handler that is not ours; the peer learns only that it happened. A connection without a call is closed after
+    It listens at the doors of `listen` (`listen_at_doors`), and `address` has the port. `on_fault` gets every error of
+    a handler that is not ours; the peer learns only that it happened. A connection without a call is closed after
     `idle_ns`; a call is cancelled whose first message takes longer than `call_opening_ns`, or a later one than
     `call_idle_ns`.
     """
@@ -135,31 +138,60 @@ class FlightServer:
         call_idle_ns: int = FLIGHT_IDLE_NS,
         calls_per_peer_max: int = CALLS_PER_PEER_MAX,
     ) -> None:
+        contexts = (None,) if tls is None else (context_of(tls, asks=True), context_of(tls, asks=False))
+        self.address, sockets = listen_at_doors(listen, with_tls=tls is not None)
         self._threads = ServingThreads()
+        self._places = threading.Semaphore(FLIGHT_CALLS_MAX)
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
-        peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
-        self._server = grpc.server(
-            self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
-            options=(*_OPTIONS, *server_connection_options(idle_ns, doors=doors_of(tls))),
-            maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
+        self._server = DoorServer(
+            limits=Http2Limits(streams_max=CALLS_PER_PEER_MAX, stream_window=STREAM_WINDOW_BYTES),
+            message_bytes_max=FLIGHT_RECEIVED_BYTES_MAX,
+            idle_ns=idle_ns,
+            connections_max=connections_of_door(len(sockets)),
+            on_fault=on_fault,
+            on_unused=lambda connection: self._doors.has_fault(connection, FAULTS_OF_CONNECTION),
+            on_failed=lambda connection: self._doors.has_fault(connection, FAULTS_OF_CUT),
+            kept_header=CALLER_HEADER.encode(),
+            quiet_ns=FLIGHT_QUIET_NS,
+            answer_ns=FLIGHT_QUIET_NS,
         )
-        self.address = open_doors(self._server, listen, tls)
-        self._doors = watched_doors(self.address, tls)
-        names = CallerNames(tls, listen, self._doors.end)
+        self._doors = watched_doors(self.address, tls, self._server)
+        names = CallerNames(tls, listen)
+        peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
         methods = _Methods(service, self._watch, on_fault, names, peers, self._doors)
-        self._server.add_generic_rpc_handlers((methods,))
-        self._server.start()
+        served = {SERVICE + name: self._on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
+        unserved = self._on_thread(partial(methods.answer, _unserved))
+        self._loop = LoopThread("flight doors")
+        self._loop.run(self._server.serve(zip(sockets, contexts, strict=True), served, unserved))
 
     def close(self) -> None:
         """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
         self._watch.close()
         self._doors.close()
-        self._server.stop(FLIGHT_SHUTDOWN_NS / SECOND_NS).wait()
+        self._loop.run(self._server.close(grace_ns=FLIGHT_SHUTDOWN_NS))
+        self._loop.close()
         self._threads.close()
 
+    def _on_thread(self, answer: Callable[[ThreadCall], None]) -> CallHandler:
+        def run(call: ThreadCall) -> None:
+            try:
+                answer(call)
+            finally:
+                call.finish()
+                self._places.release()
 
-class _Methods(grpc.GenericRpcHandler):
-    """The methods as gRPC calls them: bytes in, bytes out."""
+        async def handle(call: IncomingCall) -> None:
+            if not self._places.acquire(blocking=False):
+                await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls are under way at this node")
+            of_thread = ThreadCall(call)
+            self._threads.submit(run, of_thread)
+            await of_thread.serve()
+
+        return handle
+
+
+class _Methods:
+    """The methods: bytes in, bytes out."""
 
     def __init__(
         self,
@@ -210,26 +242,19 @@ class _Methods(grpc.GenericRpcHandler):
             now_ns=watch.now_ns,
         )
         served = {"DoGet": self._get, "DoPut": self._put, "DoAction": self._act, "ListActions": self._list_actions}
-        self._served: dict[str, _Serve] = served
+        self.served: Mapping[str, _Serve] = served
+        """By name."""
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        """The handler of a call, also of one that is not of Flight: what gRPC refuses by itself is in no bound."""
-        served = self._served.get(handler_call_details.method.removeprefix(SERVICE), _unserved)
-
-        # A stream even for calls with one message: so the first message is waited for here, within a bound.
-        def behavior(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-            return self._answered(served, requests, context)
-
-        return grpc.stream_stream_rpc_method_handler(behavior)
-
-    def _answered(self, served: _Serve, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    def answer(self, served: _Serve, context: ThreadCall) -> None:
+        """A call, on a thread."""
         with self._watch.watching(context) as watched:
             try:
-                with self._begun(requests, context, watched) as call:
-                    for message in served(call):
+                with self._begun(context, watched) as call, closing(served(call)) as answers:
+                    for message in answers:
                         call.check()
-                        with watched.idle():
-                            yield message
+                        call.answer(message)
+            except CallEnded:
+                pass
             except LeaseholdError as error:
                 fail(context, told(error))
             except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
@@ -238,31 +263,26 @@ class _Methods(grpc.GenericRpcHandler):
                 fail(context, told(opaque))
 
     @contextmanager
-    def _begun(
-        self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
-    ) -> Generator[FlightCall]:
-        connection, headers = context.peer(), context.invocation_metadata()
-        if len(headers) > CALL_HEADERS_MAX:
-            self._doors.has_flood(connection)
-            raise too_many("headers came with this call")
+    def _begun(self, context: ThreadCall, watched: WatchedCall) -> Generator[FlightCall]:
+        connection = context.peer()
         # No generator: while it waits, it would hold the message that it gave last.
-        requests = map(partial(_heard, connection, self._doors), requests)
-        said = dict(headers).get(CALLER_HEADER)
+        requests = map(partial(_heard, connection, self._doors), context)
+        said = None if context.said is None else binary(context.said)
         caller = self._names.caller(context)
         if not self._doors.has_call(connection, of_member=caller is not None and caller.is_member):
             raise too_many("calls came from this address")
         if not context.add_callback(partial(self._doors.end_call, connection)):
             self._doors.end_call(connection)  # it has ended by now
-        user = self._service.who_calls(said, caller) if isinstance(said, bytes) else None
+        user = None if said is None else self._service.who_calls(said, caller)
         gate = self._strangers if user is None else self._callers
         peer = calling_peer(connection)
         watched.caller, watched.is_stranger = user or peer, user is None
         check = self._service.check_counts
         call = FlightCall(
+            context,
             requests,
             watched,
             gate,
-            connection=connection,
             peer=peer,
             user=user,
             caller=caller,
@@ -282,9 +302,12 @@ class _Methods(grpc.GenericRpcHandler):
         """Around a call of a user, from any address, or of a stranger; whether there is room for it."""
         return self._unknown.counted("") if user is None else self._users.counted(user)
 
-    def _get(self, call: FlightCall) -> Iterator[bytes]:
+    def _get(self, call: FlightCall) -> Generator[bytes]:
         ticket = read_fields(call.first(TICKET_BYTES_MAX, is_decided_inside=True)).get(1, b"")
         outgoing = self._service.get(bytes(ticket), call.caller)
+        # Inside the gate too: else calls begin faster than they end, and their tickets have no room.
+        with CODING_TURNS:
+            writer = BatchWriter(outgoing.schema)
         call.taken()
         yield write_schema(outgoing.schema)
         try:
@@ -292,7 +315,7 @@ class _Methods(grpc.GenericRpcHandler):
                 self._enter(call, outgoing.first_bytes_max)
             if outgoing.file is not None:
                 outgoing.file.make_room = partial(self._enter_again, call, outgoing.first_bytes_max)
-            yield from self._rows(call, outgoing)
+            yield from self._rows(call, outgoing, writer)
         finally:
             del outgoing  # frees the batches before another scan gets the room
             if self._room.leave(call.watched):
@@ -311,21 +334,19 @@ class _Methods(grpc.GenericRpcHandler):
         self._room.leave(call.watched)
         self._enter(call, first_bytes_max + file_bytes)
 
-    def _rows(self, call: FlightCall, outgoing: Outgoing) -> Iterator[bytes]:
-        with CODING_TURNS:
-            writer = BatchWriter(outgoing.schema)
+    def _rows(self, call: FlightCall, outgoing: Outgoing, writer: BatchWriter) -> Iterator[bytes]:
         for batch, metadata in outgoing.batches:
             with CODING_TURNS:
                 message = writer.write(batch, metadata)
             # A batch shares memory with others from the same decoding. The pages of the file that it comes from take
-            # about as much again. gRPC has a copy of the message.
+            # about as much again, and over TLS what is encrypted a little.
             batch_bytes = max(batch.get_total_buffer_size(), held_bytes(batch))
             file_bytes = 0 if outgoing.file is None else outgoing.file.bytes
             self._room.hold(call.watched, file_bytes + 2 * batch_bytes + 2 * len(message))
             del batch
             yield message
 
-    def _put(self, call: FlightCall) -> Iterator[bytes]:
+    def _put(self, call: FlightCall) -> Generator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
         incoming = Incoming(begin, call, self._pieces)
         with self._doors.expecting(call.connection, FLIGHT_RECEIVED_BYTES_MAX):
@@ -333,7 +354,7 @@ class _Methods(grpc.GenericRpcHandler):
                 call.taken()
                 yield write_field(1, answer)
 
-    def _act(self, call: FlightCall) -> Iterator[bytes]:
+    def _act(self, call: FlightCall) -> Generator[bytes]:
         asked = read_fields(call.first(TICKET_BYTES_MAX))
         action, body = (bytes(asked.get(number, b"")) for number in (1, 2))
         answer = self._service.act(action.decode(errors="replace"), body, call.caller)
@@ -341,7 +362,7 @@ class _Methods(grpc.GenericRpcHandler):
         call.forgotten()
         yield write_field(1, answer)
 
-    def _list_actions(self, call: FlightCall) -> Iterator[bytes]:
+    def _list_actions(self, call: FlightCall) -> Generator[bytes]:
         call.first(0)
         call.forgotten()
         for name, description in self._service.actions.items():
@@ -353,5 +374,6 @@ def _heard(connection: str, doors: PeerConnections, message: bytes) -> bytes:
     return message
 
 
-def _unserved(_call: FlightCall) -> Iterator[bytes]:
+def _unserved(_call: FlightCall) -> Generator[bytes]:
+    yield from ()
     raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")

@@ -2,16 +2,22 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.e2e.waiting import wait_until
 from tests.few import few
-from tests.unit.wire.served_flight import KINDS, Served, Service, rows, serving
+from tests.unit.wire.served_flight import KINDS, Served, Service, call, rows, serving, status
 
-from leasehold.errors import Fenced, Refused
+from leasehold.errors import BadSettings, Fenced, Refused, Unreachable
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire import flight_server
 from leasehold.wire.flight import within
+from leasehold.wire.flight_server import FlightServer
+from leasehold.wire.http2 import door_connection
 
 
 @pytest.fixture
@@ -104,6 +110,77 @@ def test_a_refusal_arrives_whole_before_and_after_batches(served: Served) -> Non
     assert reader.read_chunk().data.num_rows == 3
     late = served.refusal(reader.read_chunk)
     assert (late.code, late.text, late.hint) == ("SOME_CODE", "in the middle", "a hint")
+
+
+def test_a_call_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight_server, "FLIGHT_CALLS_MAX", 2)
+    asked, released = threading.Semaphore(0), threading.Event()
+
+    def waits() -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        asked.release()
+        released.wait(30)
+        yield rows(0, 1), None
+
+    with serving() as served, ThreadPoolExecutor(2) as pool, served.raw() as channel:
+        served.service.script = waits
+        under_way = [pool.submit(call, channel, "DoGet", b"") for _ in range(2)]
+        for _ in under_way:
+            assert asked.acquire(timeout=30)
+        assert status(lambda: call(channel, "DoGet", b"")) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        released.set()
+        assert [len(one.result()) for one in under_way] == [2, 2]
+        wait_until(lambda: served.server._places._value == 2)
+        assert len(call(channel, "DoGet", b"")) == 2
+
+
+def test_streams_under_way_may_end_when_a_server_closes() -> None:
+    made, begun = Served(), threading.Event()
+
+    def some() -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        yield rows(0, 1), None
+        begun.set()
+        wait_until(lambda: not made.server._server._doors)
+        yield rows(1, 1), None
+
+    made.service.script = some
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: made.client.do_get(flight.Ticket(b"")).read_all().num_rows)
+        assert begun.wait(30)
+        made.server.close()
+        assert found.result() == 2
+    made.client.close()
+
+
+def test_streams_that_last_are_cut_off_when_a_server_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight_server, "FLIGHT_SHUTDOWN_NS", SECOND_NS // 10)
+    made, released = Served(), threading.Event()
+
+    def lasts() -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        while not released.wait(0.001):
+            yield rows(0, 1_000), None
+
+    made.service.script = lasts
+    reader = made.client.do_get(flight.Ticket(b""))
+    reader.read_chunk()
+    made.server.close()
+    assert made.service.ended.wait(30)
+    assert isinstance(made.refusal(reader.read_all), Unreachable)
+    released.set()
+    made.client.close()
+
+
+def test_a_port_that_is_taken_is_told_at_once(served: Served) -> None:
+    with pytest.raises(BadSettings) as caught:
+        FlightServer(served.service, listen=served.server.address, on_fault=served.faults.append)
+    assert caught.value.code == "PORT_IN_USE"
+
+
+def test_a_client_whose_connection_was_closed_as_idle_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_connection, "KEEPALIVE_TIMEOUT_NS", SECOND_NS // 10)
+    with serving(idle_ns=1) as served:
+        for _ in range(3):
+            assert len(list(served.client.list_actions())) == 2
+            wait_until(lambda: not served.server._server._connections)
 
 
 def test_a_deadline_ends_a_stream_for_both(served: Served) -> None:
