@@ -21,12 +21,9 @@ def become_supervisor(words: list[str]) -> None:
     """Replaces this process by the supervisor of the node or coordinator that these words start. Returns for any other
     command, for the child of a supervisor, and where the kernel tells nobody that a whole process has ended.
 
-    It also sets what Arrow and gRPC read when they are loaded by such a process."""
+    It also sets what Arrow reads when it is loaded by such a process."""
     restart = _restart(words)
     if restart is not None:
-        # Of TLS 1.2: none that a peer can have agreed on with us. gRPC has no option for the version of TLS, and its
-        # server keeps thousands of sessions of TLS 1.2, each with the whole chain of certificates of its peer.
-        os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-AES256-CBC-SHA"
         # Read where Arrow is loaded. Arrow's own allocator keeps memory for each thread (`wire/memory.py`).
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if restart is None or supervisor.CHANNEL in os.environ or not hasattr(os, "pidfd_open"):

@@ -16,15 +16,14 @@ FAULTS_OF_REFUSED: Final = 2
 FAULTS_OF_GONE: Final = 1
 """What a call counts that was taken back or refused before it had begun."""
 FAULTS_OF_CONNECTION: Final = 5
-"""What a connection to a coordinator counts that ends before a call has begun: its handshake takes half a
-millisecond."""
+"""What a connection counts that ends before a call has begun: its handshake takes half a millisecond."""
 FAULTS_OF_CUT: Final = 384
 """What a connection counts that was cut off because it had too much. One alone bans nobody."""
 FAULTS_OF_FLOOD: Final = FAULTS_PER_SECOND_MAX + 1
-"""What a call counts with more than CALL_HEADERS_MAX headers, and a connection on which more than
-CONNECTION_FLOOD_BYTES came before a call had begun. So the peer is banned at the next look."""
+"""What a connection counts on which more than CONNECTION_FLOOD_BYTES came before a call had begun. So its peer is
+banned at the next look."""
 FAULT_BYTES: Final = 256
-"""So many bytes that come without end are a fault: some ten calls that gRPC refuses by itself."""
+"""So many bytes that come without end are a fault: some ten calls that a server refuses by itself."""
 FAULTS_OF_ONE_MAX: Final = 2 * CALLS_OF_CLIENT_MAX * FAULTS_OF_CALL
 """No peer with so many in a second, or fewer, is banned, but in a crowd: two clients that end may take so many calls
 back."""

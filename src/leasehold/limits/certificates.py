@@ -15,8 +15,8 @@ CERTIFICATE_FILE_BYTES_MAX: Final = 128 * 1024
 CERTIFICATE_CHAIN_MAX: Final = 8
 """Certificates in the identity file of a bundle: its own, and those of intermediate authorities."""
 CHAIN_BYTES_MAX: Final = 8 * 1024
-"""Bytes of these certificates as PEM. A connection whose peer shows more is closed, since gRPC keeps about ten times as
-much for it. Two certificates with RSA keys of 4,096 bits and some names have 5 KiB."""
+"""Bytes of these certificates as PEM: a handshake has to fit into HANDSHAKE_BYTES_MAX (`limits/http2.py`). Two
+certificates with RSA keys of 4,096 bits and some names have 5 KiB."""
 CERTIFICATE_ROOTS_MAX: Final = 16
 """Authorities that a bundle trusts."""
 CERTIFICATE_RSA_BITS_MIN: Final = 2_048

@@ -42,12 +42,11 @@ CALLS_PER_CONNECTION_MAX: Final = 256
 CALLS_OF_CLIENT_MAX: Final = 64
 """Questions that a client asks at the same time on one connection; it holds further ones back. So none is refused."""
 CALL_HEADERS_MAX: Final = 64
-"""Headers of a call, some ten for a client. At a node gRPC bounds their size only once a peer has said yes to its
-settings. Until then a call may bring half a million, for which Python needs a second and 100 MiB."""
+"""Headers of a call, some ten for a client."""
 REQUEST_WINDOW_BYTES: Final = 4 * 1024
 """What comes of a call to a coordinator before anybody reads it."""
 STREAM_WINDOW_BYTES: Final = 16 * 1024
-"""What gRPC takes in of a call to a node before anybody reads it."""
+"""What comes of a call to a node before anybody reads it."""
 HANDSHAKE_NS: Final = 5 * SECOND_NS
 """How long a connection may take until it speaks HTTP/2; then it is closed."""
 CONNECTIONS_MAX: Final = 2 * NODES_MAX
@@ -85,7 +84,7 @@ CONNECTION_UNREAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """What may come on a connection later and belong to no message that was read: each call of a client may have one on its
 way. Writes of rows count apart, since their messages are large."""
 CONNECTION_CALL_BYTES: Final = 8 * 1024 + STREAM_WINDOW_BYTES
-"""What a call may bring besides its messages that are read: gRPC refuses larger headers."""
+"""What a call may bring besides its messages that are read: larger headers are refused."""
 CONNECTION_THIN_CALL_BYTES: Final = 1024
 """What most calls bring besides their messages."""
 CONNECTION_SENT_SHARE: Final = 16

@@ -3,7 +3,7 @@
 import errno
 import re
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -65,8 +65,8 @@ def host_port(host: str, port: int) -> str:
 
 @contextmanager
 def held(host: str, port: int) -> Generator[int]:
-    """Binds the port, or any for 0, which nobody else gets inside the block; a gRPC server can listen there, which does
-    not say why it can't. Raises `BadSettings` with the reason."""
+    """Binds the port, or any for 0, which nobody else gets inside the block; a server of this process can listen there.
+    Raises `BadSettings` with the reason."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,14 +93,6 @@ def two_held(host: str, port: int) -> Generator[int]:
             else:
                 yield found
                 return
-
-
-def bind(host: str, port: int, add_port: Callable[[str], int]) -> str:
-    """Makes a gRPC server listen there; the address with the port that was picked for 0. Raises `BadSettings`."""
-    try:
-        return host_port(host, add_port(host_port(host, port)))
-    except RuntimeError as error:
-        raise _port_in_use(host_port(host, port)) from error
 
 
 def not_bound(address: str, error: OSError) -> BadSettings:

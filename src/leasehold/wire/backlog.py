@@ -34,7 +34,7 @@ def calls_of_far_ends(found: Iterable[tuple[FarEnd, CallsOfConnection]]) -> dict
 
 
 class CountsCalls(Protocol):
-    """As `AcceptedCalls` and `DoorServer`."""
+    """As `DoorServer`."""
 
     def of_all(self) -> int: ...
 

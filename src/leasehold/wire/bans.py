@@ -1,7 +1,6 @@
 """Peers that flood a server with calls whose answers they do not want, or with connections that it has to cut off.
 
-Such a call costs the server as much as any other, and gRPC can't bound how many come. So a peer with too many is kept
-out for a while.
+Such a call costs the server as much as any other. So a peer with too many is kept out for a while.
 
 | in the last second | what happens |
 | --- | --- |

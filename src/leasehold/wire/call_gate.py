@@ -1,7 +1,7 @@
 """A gate for calls that begin: the first messages of only a few calls at a time are read.
 
-gRPC receives a whole message before it hands any part of it to the server. It buffers only little of a call whose
-messages nobody reads. So the number of calls inside the gate bounds the memory that first messages take, whoever sends
+A whole message comes before a handler has any part of it. Only little is taken in of a call whose messages nobody
+reads. So the number of calls inside the gate bounds the memory that first messages take, whoever sends
 them.
 
 | a call | until | gives way |

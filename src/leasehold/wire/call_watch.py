@@ -1,6 +1,6 @@
 """Calls of a server whose peer is silent: each has a deadline, and one thread cancels the calls that pass theirs.
 
-gRPC has no such bound. Its deadlines come from the client, so a client that wants to hold a call sets none.
+The deadlines of gRPC come from the client, so a client that wants to hold a call sets none.
 """
 
 import threading

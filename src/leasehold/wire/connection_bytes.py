@@ -1,12 +1,12 @@
 """How many bytes came on a connection beyond those of its calls.
 
-gRPC takes in what is part of no call: handshakes with large certificates, pings, settings, frames of HTTP/2 that mean
-nothing. It has no bound for these, and some take twenty times their bytes in memory while they wait.
+A server takes in what is part of no call: handshakes with large certificates, pings, settings, frames of HTTP/2 that
+mean nothing.
 
 | of a connection | counts |
 | --- | --- |
 | what the kernel says has come | all of it |
-| a call that has begun, its headers, and what gRPC takes in before anybody reads | less CONNECTION_CALL_BYTES |
+| a call that has begun, its headers, and what the server takes in before anybody reads | less CONNECTION_CALL_BYTES |
 | a message that was read, its frames, and what the client's gRPC says meanwhile | less twice its size and 1 KiB |
 | each look, once a call has begun | less CONNECTION_LOOK_BYTES: a client may say that it is there |
 
@@ -15,7 +15,7 @@ CONNECTION_FLOOD_BYTES, it is too much. All such connections together may have C
 may be CONNECTION_UNREAD_BYTES_MAX, since messages may be on their way, and more if rows are written. Above that at two
 looks, it is too much, and above twice as much at one.
 
-gRPC also takes time for calls that it refuses by itself, which nobody here sees. So what comes without end is a fault
+It also takes time for calls that it refuses by itself, which nobody here sees. So what comes without end is a fault
 of its peer (`wire/bans.py`): the bytes of a connection that has more than CONNECTION_THIN_BYTES_MAX, once this has
 grown at more than CONNECTION_GROWING_LOOKS. Before the first call that is CONNECTION_UNASKED_SMALL_BYTES, and
 CONNECTION_UNASKED_GROWING_LOOKS. Here a call counts as CONNECTION_THIN_CALL_BYTES alone, and a client may say a little
@@ -47,7 +47,7 @@ _LOOKS: Final = 2
 
 
 class Accounted(NamedTuple):
-    """The bytes that calls and messages account for; `thin` is without what gRPC takes in of a call unasked."""
+    """The bytes that calls and messages account for; `thin` is without what comes of a call unasked."""
 
     size: int
     thin: int

@@ -1,4 +1,4 @@
-"""Peers whose new connections never reach gRPC, which takes all that the kernel has for it.
+"""Peers whose new connections never reach the server, which takes all that the kernel has for it.
 
 A second socket listens at each door and takes no connection. For each new connection the kernel runs a small program
 (classic BPF), which says to which of the two it goes (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). So a connection of a peer

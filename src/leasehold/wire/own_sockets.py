@@ -1,4 +1,4 @@
-"""The sockets of this process that gRPC has opened, as the kernel knows them.
+"""The sockets of this process, as the kernel knows them.
 
 Python's own calls let go of the interpreter lock. In a busy process a thread gets it back only milliseconds later, and
 a look at fifty sockets took a second. These calls keep it, since each takes less than a microsecond.

@@ -5,9 +5,8 @@ So a thread looks at the sockets of this process, which cost a system call each,
 CONNECTIONS_PER_PEER_MAX. The server then closes these connections as if the peer had gone. A peer is an address of
 IPv4, or the first half of one of IPv6: the second half is free to choose. The connections that were there first stay.
 
-The same thread shuts down connections that are to `end`, since gRPC, which serves at nodes, has no way to end one. And
-it shuts down those on which too much has come that belongs to no call (`wire/connection_bytes.py`), and those of banned
-peers (`wire/bans.py`).
+The same thread shuts down connections that are to `end`, those on which too much has come that belongs to no call
+(`wire/connection_bytes.py`), and those of banned peers (`wire/bans.py`).
 """
 
 import contextlib
@@ -105,10 +104,6 @@ class PeerConnections:
         """Of each peer, since the last look."""
         self._closed = threading.Event()
         self._woken = threading.Event()
-        self._flooded = threading.Event()
-        """A look is due, whatever the time."""
-        self._looked = threading.Event()
-        """Since somebody said so."""
         self._lock = threading.Lock()
         self._to_end: set[str] = set()
         if ports:
@@ -152,17 +147,6 @@ class PeerConnections:
         """The client has cancelled a call before it was answered, does not take its answers, or asks for what it does
         not get. Any thread may say so."""
         self._blame(_far(connection), faults)
-
-    def has_flood(self, connection: str) -> None:
-        """A call that is one by itself has come. Waits for a look: the calls that came with it take long to begin. Any
-        thread may say so."""
-        if not self._ports:
-            return
-        self._blame(_far(connection), FAULTS_OF_FLOOD)
-        self._looked.clear()
-        self._flooded.set()
-        self._woken.set()
-        self._looked.wait(CONNECTIONS_LOOK_NS / SECOND_NS)
 
     def _blame(self, far: FarEnd | None, faults: int) -> None:
         if far is not None and self._ports:
@@ -221,8 +205,6 @@ class PeerConnections:
     def look(self) -> int:
         """Shuts down what is too many, and those on which too much has come; answers how many connections that
         were. Raises `OSError` if there is no file left to look with."""
-        flooded = self._flooded.is_set()
-        self._flooded.clear()
         sockets = dict(self._sockets.cookies())
         shut = self._ban(sockets)
         known = {cookie: one for cookie, one in self._known.items() if cookie in sockets}
@@ -243,7 +225,7 @@ class PeerConnections:
                 counted[one.counted_as] += 1
                 self._bytes[cookie] = _Heard(one.far, self._looks)
         self._known = known
-        return shut + self._shut_heavy(sockets, flooded=flooded) + self._shed(sockets)
+        return shut + self._shut_heavy(sockets) + self._shed(sockets)
 
     def _shed(self, sockets: Mapping[int, int]) -> int:
         """Bans who keeps all others waiting, if more calls wait than may. Calls that are gone are faults."""
@@ -287,7 +269,7 @@ class PeerConnections:
         self._to_shut.clear()
         return shut
 
-    def _shut_heavy(self, sockets: Mapping[int, int], *, flooded: bool) -> int:
+    def _shut_heavy(self, sockets: Mapping[int, int]) -> int:
         now_ns = _CLOCK.now_ns()
         self._looks += max(1, (now_ns - self._looked_ns) // CONNECTIONS_LOOK_NS)
         self._looked_ns = now_ns
@@ -309,16 +291,14 @@ class PeerConnections:
                 continue
             one.looked = self._looks
             self._bytes.move_to_end(cookie)
-        return shut + self._shut_heaviest(sockets, flooded=flooded)
+        return shut + self._shut_heaviest(sockets)
 
-    def _shut_heaviest(self, sockets: Mapping[int, int], *, flooded: bool) -> int:
-        """Of the connections on which no call has begun, until the others have no more than all of them may have. If a
-        call was a flood by itself, until none has more than a client that begins a single call."""
+    def _shut_heaviest(self, sockets: Mapping[int, int]) -> int:
+        """Of the connections on which no call has begun, until the others have no more than all of them may have."""
         unasked = {cookie: size for cookie, one in self._bytes.items() if (size := one.bytes.unasked)}
         left, shut = sum(unasked.values()), 0
         for cookie in sorted(unasked, key=unasked.__getitem__, reverse=True):
-            may_be_call = not flooded or unasked[cookie] <= CONNECTION_UNASKED_BYTES_MAX
-            if left <= CONNECTIONS_UNASKED_BYTES_MAX and may_be_call:
+            if left <= CONNECTIONS_UNASKED_BYTES_MAX:
                 break
             shut += self._sockets.shut_down(sockets[cookie], cookie)
             left -= unasked[cookie]
@@ -356,15 +336,13 @@ class PeerConnections:
             began_ns = _CLOCK.now_ns()
             try:
                 self.end_now()
-                if began_ns >= next_ns or self._flooded.is_set():
+                if began_ns >= next_ns:
                     next_ns = began_ns + CONNECTIONS_LOOK_NS
                     self.look()
-                    self._looked.set()
             except OSError:
                 pass  # no file is left to look with: it looks again soon
             except Exception:  # nobody would look any more
-                if not self._closed.is_set():  # gRPC tells no more of a server that has stopped
-                    log.exception("a look at the connections failed")
+                log.exception("a look at the connections failed")
             wait_ns = max(0, next_ns - _CLOCK.now_ns())
 
 

@@ -312,7 +312,7 @@ async def serve(
         on_failed=lambda connection: doors.has_fault(connection, FAULTS_OF_CUT),
     )
     doors = watched_doors(bound, tls, server)
-    handlers = Handlers(service, on_fault, CallerNames(tls, address, doors.end))
+    handlers = Handlers(service, on_fault, CallerNames(tls, address))
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
     requests = RequestReader(OneThread(), doors.has_read, doors.expecting)

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import re
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -29,11 +29,9 @@ from leasehold.certificates.names import CertificateName, CertificateRole, parse
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
-from leasehold.limits.certificates import CALLERS_CACHED_MAX, CHAIN_BYTES_MAX
-from leasehold.wire.accepted_calls import AcceptedCalls
-from leasehold.wire.addresses import anywhere, bind, held, loopback, next_port, two_held
+from leasehold.limits.certificates import CALLERS_CACHED_MAX
+from leasehold.wire.addresses import next_port
 from leasehold.wire.backlog import CountsCalls
-from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.http2.tls_end import server_context
 from leasehold.wire.peer_connections import PeerConnections
 
@@ -41,14 +39,9 @@ log = logging.getLogger(__name__)
 
 _AUTHORITY: Final = re.compile(rb"leasehold://([0-9a-f]{32})/")
 _URI: Final = "peer_uri"
-"""Where gRPC tells the URIs of a peer's certificate that it has verified."""
+"""Where a call tells the URIs of the certificate of its peer, by gRPC's names."""
 _PEM: Final = "x509_pem_cert"
 """Where it tells the certificate."""
-_CHAIN: Final = "x509_pem_cert_chain"
-"""Where it tells all certificates that the peer has sent."""
-_RESUMED: Final = "ssl_session_reused"
-"""Where it tells whether the connection goes on with the session of an earlier one."""
-_CLOCK: Final = BoottimeClock()
 
 
 class TlsSource(Protocol):
@@ -117,12 +110,6 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     def channel(self) -> grpc.ChannelCredentials:
         return _channel(self)
 
-    def configuration(self, *, asks: bool) -> grpc.ServerCertificateConfiguration:
-        """Of a server that asks its callers for a certificate, or of one that does not."""
-        return grpc.ssl_server_certificate_configuration(
-            [(self.key, self.chain)], root_certificates=self.roots if asks else None
-        )
-
 
 @lru_cache(maxsize=16)
 def _channel(tls: Tls) -> grpc.ChannelCredentials:
@@ -189,51 +176,6 @@ def _authority(path: Path, content: bytes) -> str:
     return found[1].decode()
 
 
-class TakesPorts(Protocol):
-    """A server of gRPC."""
-
-    def add_insecure_port(self, address: str) -> int: ...
-
-    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int: ...
-
-
-def open_doors(server: TakesPorts, listen: str, tls: TlsSource | None) -> str:
-    """Makes a server listen at `listen`, `host:port`, over TLS at the next port too; returns the address with the port
-    that was picked for 0. Without TLS it listens on loopback alone.
-
-    Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is not
-    one of this machine.
-    """
-    if tls is None:
-        host, port = loopback(listen)
-        with held(host, port) as found:
-            return bind(host, found, server.add_insecure_port)
-    host, port = anywhere(listen)
-    members, strangers = _shown(tls, asks=True), _shown(tls, asks=False)
-    with two_held(host, port) as found:
-        bind(host, found + 1, lambda address: server.add_secure_port(address, strangers))
-        return bind(host, found, lambda address: server.add_secure_port(address, members))
-
-
-def _shown(source: TlsSource, *, asks: bool) -> grpc.ServerCredentials:
-    """Each handshake of a server with these shows and trusts what the source has then."""
-    given = source.now()
-
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal given
-        present = source.now()
-        if present == given:
-            return None
-        given = present
-        return present.configuration(asks=asks)
-
-    return grpc.dynamic_ssl_server_credentials(
-        given.configuration(asks=asks),
-        changed,  # pyright: ignore[reportArgumentType] None is "as before"
-        require_client_authentication=asks,
-    )
-
-
 def context_of(source: TlsSource, *, asks: bool) -> Callable[[], ssl.SSLContext]:
     """What each handshake shows and trusts: what the source has then. `asks` is of a door whose callers have to show a
     certificate."""
@@ -255,53 +197,31 @@ def context_of(source: TlsSource, *, asks: bool) -> Callable[[], ssl.SSLContext]
     return now
 
 
-def doors_of(tls: TlsSource | None) -> int:
-    """How many ports `open_doors` takes."""
-    return 1 if tls is None else 2
-
-
-def watched_doors(address: str, tls: TlsSource | None, accepted: CountsCalls | None = None) -> PeerConnections:
+def watched_doors(address: str, tls: TlsSource | None, accepted: CountsCalls) -> PeerConnections:
     """Watches the connections to the doors of `address`; none without TLS, where all peers are on this machine.
-    `accepted` counts the calls of the server there; without it, that is gRPC's."""
+    `accepted` counts the calls of the server there."""
     if tls is None:
         return PeerConnections(frozenset())
     port = int(address.rpartition(":")[2])
-    return PeerConnections(frozenset({port, port + 1}), accepted=accepted or AcceptedCalls(port))
+    return PeerConnections(frozenset({port, port + 1}), accepted=accepted)
 
 
 class CallerNames:
     """Tells of each call to one server whom TLS has authenticated; `listen` is where the server listens."""
 
-    def __init__(
-        self, tls: TlsSource | None, listen: str, end: Callable[[Collection[str]], object] = lambda _: None
-    ) -> None:
-        """`end` ends connections soon, named as gRPC names them."""
-        self._end = end
+    def __init__(self, tls: TlsSource | None, listen: str) -> None:
         self._authority = None if tls is None else tls.now().authority
         self._nobody = Caller(CallerRole.NEIGHBOUR if is_loopback(listen) else CallerRole.STRANGER)
 
     def caller(self, context: Any) -> Caller | None:
-        """None without TLS. A certificate that names none of this cluster is as good as none. Each is parsed once. A
-        connection with more certificates than CHAIN_BYTES_MAX ends: it would keep them."""
+        """None without TLS. A certificate that names none of this cluster is as good as none. Each is parsed once."""
         if self._authority is None:
             return None
         facts: Mapping[str, Any] = context.auth_context()
-        if sum(map(len, facts.get(_CHAIN) or ())) > CHAIN_BYTES_MAX:
-            self._end((context.peer(),))
-            return self._nobody
         uris, pems = facts.get(_URI) or (), facts.get(_PEM) or ()
         if len(uris) != 1 or len(pems) != 1:
             return self._nobody
-        found = _certified(bytes(uris[0]), bytes(pems[0]), self._authority)
-        if found is None or (_is_resumed(facts) and found.ends_s * 1_000_000 < _CLOCK.wall_us()):
-            return self._nobody
-        return found
-
-
-def _is_resumed(facts: Mapping[str, Any]) -> bool:
-    """Whether the connection goes on with the session of an earlier one. Then TLS has not looked at the certificate
-    again, which may have ended since."""
-    return tuple(facts.get(_RESUMED) or ()) != (b"false",)
+        return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
 
 
 NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")

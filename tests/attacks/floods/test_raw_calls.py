@@ -199,7 +199,7 @@ def test_a_crowd_of_addresses_takes_few_calls_back_each(ground: Ground, scale: i
 def test_headers_without_end_before_a_yes_to_the_settings(
     ground: Ground, scale: int, at_node: bool, hosts: int, connections: int
 ) -> None:
-    """Until then gRPC takes 16 MiB of them, by its own count, and hands them over: some 7 MiB for each connection."""
+    """Until then gRPC's server took 16 MiB of them, by its own count: some 7 MiB for each connection."""
     address = ground.nodes()[0] if at_node else ground.coordinator
     more = bytes([0, 1, ord("x"), 0]) * HEADERS_OF_FRAME
     frames = [frame(HEADERS, 0, 1, header_block(CALL, address)), *[frame(CONTINUATION, 0, 1, more)] * FRAMES]

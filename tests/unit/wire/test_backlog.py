@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.unit.wire.grpc_counters import Counted
+from tests.unit.wire.server_counters import Counted
 
 from leasehold.limits.bans import (
     BACKLOG_ASK_EACH_NS,

@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from leasehold.limits.requests import CONNECTIONS_MAX
-from leasehold.wire.connections import connections_max, server_connection_options
+from leasehold.wire.connections import connections_max, connections_of_door
 
 FEW = 300
 
@@ -21,14 +21,14 @@ def few_files() -> Generator[None]:
 
 def test_half_of_the_files_are_left_to_the_process() -> None:
     assert connections_max(100, 1) == 50
-    assert connections_max(100, 2) == 25, "gRPC counts those of each door for itself"
+    assert connections_max(100, 2) == 25, "those of each door are counted by themselves"
     assert connections_max(2 * CONNECTIONS_MAX, 1) == connections_max(1 << 20, 2) == CONNECTIONS_MAX
 
 
 @pytest.mark.usefixtures("few_files")
 def test_a_server_raises_a_low_soft_limit_of_files() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    options = dict(server_connection_options())
+    of_door = connections_of_door(1)
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert soft > FEW or soft == hard
-    assert options["grpc.max_allowed_incoming_connections"] <= soft // 2
+    assert of_door <= soft // 2

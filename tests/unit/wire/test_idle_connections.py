@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from inspect import signature
 from typing import cast
 
 import pytest
@@ -11,7 +12,6 @@ from tests.unit.wire.http2.frames_read import frames_in
 
 from leasehold.limits.requests import CONNECTION_IDLE_NS
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.wire.connections import server_connection_options
 from leasehold.wire.flight_server import FlightServer, FlightService
 from leasehold.wire.ports import Service
 from leasehold.wire.rpc import serve
@@ -52,5 +52,6 @@ async def test_a_connection_without_a_call_is_closed(serving: Callable[[], Abstr
         assert GOAWAY in frames, "the server has told that it closes it"
 
 
-def test_unless_told_otherwise_it_has_its_bound() -> None:
-    assert dict(server_connection_options())["grpc.max_connection_idle_ms"] == CONNECTION_IDLE_NS // MILLISECOND_NS
+@pytest.mark.parametrize("make", [FlightServer, serve])
+def test_unless_told_otherwise_it_has_its_bound(make: Callable[..., object]) -> None:
+    assert signature(make).parameters["idle_ns"].default == CONNECTION_IDLE_NS

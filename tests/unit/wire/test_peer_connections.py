@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.waiting import wait_until
-from tests.unit.wire.grpc_counters import Counted
+from tests.unit.wire.server_counters import Counted
 
 from leasehold.limits.bans import BACKLOG_CALLS_MAX, FAULTS_PER_SECOND_MAX
 from leasehold.limits.requests import CALLS_OF_CLIENT_MAX
@@ -238,23 +238,6 @@ def test_a_banned_peer_gets_no_connection_until_its_ban_ends(doors: Doors, monke
             assert alive(doors.connect(0, 1, host="127.0.0.3")) == [True], "the server gets the other one"
         wait_until(lambda: not watch._kept_out._peers)
         assert alive(doors.connect(0, 1)) == [True]
-    finally:
-        watch.close()
-
-
-def test_a_call_that_is_a_flood_bans_its_peer_at_once(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_connections, "CONNECTIONS_LOOK_NS", DAY_NS)
-    monkeypatch.setattr(peer_connections, "CONNECTION_UNASKED_BYTES_MAX", 2 * MUCH_BYTES)
-    monkeypatch.setattr(connection_bytes, "CONNECTION_UNASKED_SMALL_BYTES", MUCH_BYTES)
-    watch = PeerConnections(frozenset(doors.ports), per_peer_max=FEW)
-    try:
-        flooding, beside = doors.connect(0, 2)
-        heavy, small, asking = doors.connect(0, 3, host="127.0.0.3")
-        for one, size in ((heavy, 3), (small, 2), (asking, 3)):
-            one.sendall(bytes(size * MUCH_BYTES))
-        watch.has_call(said(asking))
-        watch.has_flood(said(flooding))
-        assert alive([flooding, beside, heavy, small, asking]) == [False, False, False, True, True]
     finally:
         watch.close()
 

@@ -4,23 +4,20 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
 import grpc.aio
-import pytest
 from grpc.experimental import session_cache
 from tests.certificate_words import of_process
-from tests.unit.wire.test_tls import NEIGHBOUR, Callers, named, pki, start
+from tests.unit.wire.test_tls import Callers, pki, start
 
 from leasehold.certificates.files import IDENTITY
-from leasehold.certificates.summary import summarise
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus
 from leasehold.wire.rpc import CALL, CHANNEL_OPTIONS
-from leasehold.wire.tls import CallerNames, Tls, read_tls
+from leasehold.wire.tls import Tls, read_tls
 
 __all__ = ["pki"]
 
@@ -57,25 +54,3 @@ def resumes(pki: Path, tls: Tls, address: str) -> bool | None:
             connection.recv(1)
             session, reused = connection.session, connection.session_reused
     return reused
-
-
-@pytest.mark.parametrize("resumed", [b"true", b"false"])
-def test_who_goes_on_with_an_old_session_shows_no_certificate_that_has_ended(
-    pki: Path, monkeypatch: pytest.MonkeyPatch, resumed: bytes
-) -> None:
-    """gRPC's own server lets a client do so."""
-    [facts, *_] = summarise(pki / "ann", datetime.now(UTC)).certificates
-    end_us = int(facts.not_after.timestamp()) * 1_000_000
-    known = read_tls(pki / "ann")
-
-    class Context:
-        @staticmethod
-        def auth_context() -> dict[str, list[bytes]]:
-            uri = f"leasehold://{known.authority}/client/ann".encode()
-            return {"peer_uri": [uri], "x509_pem_cert": [known.chain], "ssl_session_reused": [resumed]}
-
-    names = CallerNames(known, "127.0.0.1:0")
-    monkeypatch.setattr("leasehold.wire.tls._CLOCK.wall_us", lambda: end_us - 1)
-    assert named(names.caller(Context())) == Caller(CallerRole.CLIENT, "ann")
-    monkeypatch.setattr("leasehold.wire.tls._CLOCK.wall_us", lambda: end_us + 1)
-    assert named(names.caller(Context())) == (NEIGHBOUR if resumed == b"true" else Caller(CallerRole.CLIENT, "ann"))

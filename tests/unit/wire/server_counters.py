@@ -1,4 +1,4 @@
-"""What gRPC counts, as a test says."""
+"""What a server counts, as a test says."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from leasehold.wire.own_sockets import FarEnd
 
 
 class Counted:
-    """Stands for what gRPC counts."""
+    """Stands for what a server counts."""
 
     def __init__(self) -> None:
         self.in_all = Counter[FarEnd]()
