@@ -20,7 +20,7 @@ SEND_AHEAD_BYTES: Final = 256 * 1024
 """What is encrypted and given to the kernel at a time, and what a call with several answers may have queued."""
 CONTROL_BYTES_MAX: Final = 64 * 1024
 """Answers to pings and the like that wait while the peer reads nothing; then the connection ends."""
-ALLOWANCE: Final = 2_000
+ALLOWANCE: Final = 2_500
 """What a peer may say besides its calls: each ping, reset or change of a window counts one to four. It grows again with
 messages and data that move, with calls that end, and with time."""
 ALLOWANCE_OF_SECOND: Final = 100

@@ -1,7 +1,6 @@
 """Relations between the bounds, asserted when the package is imported."""
 
 from leasehold.limits import (
-    bans,
     certificates,
     clients,
     etcd,
@@ -221,12 +220,7 @@ assert 2 * requests.TURNS_WAITING_PER_USER_BYTES_MAX <= requests.REQUESTS_DECODE
     "users of one address may wait in their turns"
 )
 assert 2 * requests.REQUESTS_DECODED_OF_ONE_MAX <= requests.REQUESTS_DECODED_BYTES_MAX, "no address takes all room"
-assert bans.FAULTS_OF_CUT < bans.FAULTS_OF_ONE_MAX < bans.FAULTS_PER_SECOND_MAX, "one cut bans nobody"
 assert 4 * requests.CALLS_OF_CLIENT_MAX <= requests.CALLS_PER_CONNECTION_MAX, "a client's calls are never refused"
-assert (
-    requests.CALLS_OF_CLIENT_MAX * (requests.REQUEST_FRAME_BYTES_MAX + requests.REQUEST_WINDOW_BYTES)
-    < requests.CONNECTION_UNREAD_BYTES_MAX
-), "all calls of a client may have a frame on its way"
 assert 2 * requests.CALLS_PER_CONNECTION_MAX <= requests.REQUESTS_UNREAD_MAX, (
     "the calls of a client end none of its own"
 )
@@ -234,7 +228,7 @@ assert requests.REQUESTS_UNREAD_MAX * (requests.REQUEST_FRAME_BYTES_MAX + 24 * 1
     "what calls cost before they are read"
 )
 assert http2.HEADER_BLOCK_BYTES_MAX < http2.HEADER_LIST_BYTES_MAX
-assert 4 * requests.CALLS_PER_CONNECTION_MAX < http2.ALLOWANCE, "who takes all calls back is not cut off"
+assert 2 * requests.CALLS_PER_PEER_MAX < http2.ALLOWANCE, "who takes all calls back is not cut off"
 assert http2.SEND_AHEAD_BYTES < http2.CONNECTION_WINDOW_BYTES
 assert 2 * http2.SWEEP_NS < sessions.KEEPALIVE_INTERVAL_NS, "a silent peer is noticed in time"
 

@@ -53,7 +53,7 @@ CONNECTIONS_MAX: Final = 2 * NODES_MAX
 """To one door of a node or coordinator, some 17 KiB each without its calls; further ones are closed at once. All doors
 together take at most half as many connections as the process may open files."""
 CONNECTIONS_PER_PEER_MAX: Final = 256
-"""Of one address to one door of a server with TLS; further ones are closed soon."""
+"""Of one address to one door of a server with TLS; further ones are closed."""
 CALLS_PER_PEER_MAX: Final = 1_024
 """Calls of one address under way at a server with TLS; a node answers a further one BUSY, and a coordinator ends it. A
 call to a coordinator is under way until its answer has gone."""
@@ -66,41 +66,6 @@ ANSWER_CALL_BYTES: Final = 24 * 1024
 """What each such answer counts beside its bytes: as much as its call takes."""
 PEERS_CACHED_MAX: Final = 1_024
 """Addresses of callers that a process has parsed and knows."""
-CONNECTION_UNASKED_BYTES_MAX: Final = 32 * 1024
-"""What may come on a connection to a server with TLS before a call has begun there: a handshake has some KiB. A
-connection with more is closed soon. A chain of certificates of 100 KiB takes up to 2 MiB of memory."""
-CONNECTION_UNASKED_LOOKS: Final = 20
-"""It is closed after so many looks: a busy server may begin the first of many calls that late."""
-CONNECTION_FLOOD_BYTES: Final = CALLS_OF_CLIENT_MAX * (STREAM_WINDOW_BYTES + 1024)
-"""What a client can send before its first call has begun: then the windows of all its calls are full."""
-CONNECTIONS_UNASKED_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The same of all connections of a process with more than CONNECTION_UNASKED_SMALL_BYTES; above it those with most are
-closed at once."""
-CONNECTION_UNASKED_SMALL_BYTES: Final = 4 * 1024
-"""Without large certificates a handshake has less."""
-CONNECTION_UNASKED_GROWING_LOOKS: Final = 5
-"""At so many looks such a connection may grow: a busy server may begin the first call late."""
-CONNECTION_UNREAD_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What may come on a connection later and belong to no message that was read: each call of a client may have one on its
-way. Writes of rows count apart, since their messages are large."""
-CONNECTION_CALL_BYTES: Final = 8 * 1024 + STREAM_WINDOW_BYTES
-"""What a call may bring besides its messages that are read: larger headers are refused."""
-CONNECTION_THIN_CALL_BYTES: Final = 1024
-"""What most calls bring besides their messages."""
-CONNECTION_SENT_SHARE: Final = 16
-"""A client says less than one byte for so many that it is sent."""
-CONNECTION_THIN_LOOK_BYTES: Final = 1024
-"""What a client says besides, from one look to the next."""
-CONNECTION_THIN_BYTES_MAX: Final = 128 * 1024
-"""What may come on a connection without end, before it is a fault."""
-CONNECTION_GROWING_LOOKS: Final = 1
-"""At so many looks it may grow above that: then the windows of honest calls are full."""
-CONNECTION_LOOK_BYTES: Final = 8 * 1024
-"""What a client may say besides its calls from one look to the next: pings, and that it has room for more."""
-CONNECTIONS_LOOKED_MAX: Final = 256
-"""Connections with calls whose bytes are asked for at one look; others have their turn later."""
-CONNECTIONS_LOOK_NS: Final = 100 * MILLISECOND_NS
-"""How often a server with TLS looks for such connections."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
 """A connection without a call is closed after this time; a client opens another one when it needs it."""
 PORT_PAIRS_TRIED: Final = 64

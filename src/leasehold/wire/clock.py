@@ -17,8 +17,8 @@ _CLOCK_ID: Final = time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME
 
 
 def worked_ns() -> int:
-    """How long this process has had a processor."""
-    return time.process_time_ns()
+    """How long this thread has had a processor."""
+    return time.thread_time_ns()
 
 
 class LoopTimer:

@@ -1,51 +1,36 @@
 """A call to a coordinator, counted among those of its peer until its answer has gone.
 
 The server keeps an answer until its client has taken it, and a client can leave the window of a call at 0, for as long
-as it likes. A call that is refused ends with a status: that needs no window, so nothing of it stays. But it has cost
-its time, so it is a fault of its peer, as one that the client takes back soon (`wire/bans.py`).
+as it likes. A call that is refused ends with a status: that needs no window, so nothing of it stays.
 """
 
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import grpc
 
-from leasehold.limits.bans import FAULT_SOON_NS, FAULTS_OF_REFUSED
-from leasehold.wire.clock import BoottimeClock
-from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
-from leasehold.wire.peer_connections import PeerConnections
+from leasehold.wire.peer_calls import CallsPerPeer
+from leasehold.wire.peers import calling_peer
 from leasehold.wire.untaken_answers import UntakenAnswers
-
-_CLOCK: Final = BoottimeClock()
 
 
 class CountedCall:
     """Takes the place of the call where answers are written."""
 
-    def __init__(self, context: Any, answers: UntakenAnswers, doors: PeerConnections, peer: str) -> None:
+    def __init__(self, context: Any, answers: UntakenAnswers, peer: str) -> None:
         self._context = context
         self._answers = answers
-        self._doors = doors
         self._peer = peer
         self._connection: str = context.peer()
 
     @classmethod
-    async def begin(cls, context: Any, peers: CallsPerPeer, answers: UntakenAnswers, doors: PeerConnections) -> Self:
+    async def begin(cls, context: Any, peers: CallsPerPeer, answers: UntakenAnswers) -> Self:
         """Ends the call, by a status, if too many of its peer are under way."""
-        connection = context.peer()
-        peer = calling_peer(connection)
+        peer = calling_peer(context.peer())
         if not peers.begin(peer):
-            doors.has_fault(connection, FAULTS_OF_REFUSED)
             await _refuse(context, "too many calls from this address are under way")
 
-        began_ns = _CLOCK.now_ns()
-
-        def ended(call: Any) -> None:
-            peers.end(peer)
-            if not call.done() and _CLOCK.now_ns() - began_ns < FAULT_SOON_NS:
-                doors.has_fault(connection)
-
-        context.add_done_callback(ended)
-        return cls(context, answers, doors, peer)
+        context.add_done_callback(lambda _: peers.end(peer))
+        return cls(context, answers, peer)
 
     async def holding(self, answer: bytes) -> bytes:
         """The only answer of the call, counted until it has gone. Ends the call if there is no room."""
@@ -64,7 +49,6 @@ class CountedCall:
 
     async def _hold(self, size_bytes: int) -> None:
         if not self._answers.hold(self._peer, self._connection, size_bytes):
-            self._doors.has_fault(self._connection)
             await _refuse(self._context, "this address does not take its answers")
 
     def _drop(self, size_bytes: int) -> None:

@@ -43,7 +43,6 @@ class FlightCall:
     def __init__(
         self,
         call: ThreadCall,
-        requests: Iterator[bytes],
         watched: WatchedCall,
         gate: CallGate,
         *,
@@ -56,13 +55,10 @@ class FlightCall:
         self.caller = caller
         self.check: Final = partial(check, caller)
         self.watched = watched
-        self.connection = call.peer()
-        """As gRPC calls its peer."""
         self.peer = peer
         self.user = user
         """Who calls, as far as the service knows; None for a stranger."""
-        self._thread_call = call
-        self._requests = requests
+        self._call = call
         self._gate = gate
         self._held = held
 
@@ -109,11 +105,11 @@ class FlightCall:
     def answer(self, message: bytes) -> None:
         """Sends a message, and waits until it has gone. Raises `CallEnded`."""
         with self.watched.idle():
-            self._thread_call.write(message)
+            self._call.write(message)
 
     def _next(self) -> bytes | None:
         try:
-            return next(self._requests, None)
+            return next(self._call, None)
         except CallEnded as error:
             raise cut_off() from error
 

@@ -18,7 +18,6 @@ from leasehold.core.access.callers import Caller
 from leasehold.core.data.held import held_bytes
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
-from leasehold.limits.bans import FAULTS_OF_CONNECTION, FAULTS_OF_CUT
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
@@ -45,7 +44,12 @@ from leasehold.limits.flight import (
     FLIGHT_WRITES_MAX,
     TICKET_BYTES_MAX,
 )
-from leasehold.limits.requests import CALLS_PER_PEER_MAX, CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
+from leasehold.limits.requests import (
+    CALLS_PER_PEER_MAX,
+    CONNECTION_IDLE_NS,
+    CONNECTIONS_PER_PEER_MAX,
+    STREAM_WINDOW_BYTES,
+)
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.coding_turns import CODING_TURNS
@@ -70,11 +74,11 @@ from leasehold.wire.loop_thread import LoopThread
 from leasehold.wire.memory import give_back_memory
 from leasehold.wire.message_room import MessageRoom
 from leasehold.wire.open_file import OpenFile
-from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
-from leasehold.wire.peer_connections import PeerConnections
+from leasehold.wire.peer_calls import CallsPerPeer
+from leasehold.wire.peers import calling_peer
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
-from leasehold.wire.tls import CallerNames, TlsSource, context_of, watched_doors
+from leasehold.wire.tls import CallerNames, TlsSource, context_of
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 
@@ -148,17 +152,15 @@ class FlightServer:
             message_bytes_max=FLIGHT_RECEIVED_BYTES_MAX,
             idle_ns=idle_ns,
             connections_max=connections_of_door(len(sockets)),
+            connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
             on_fault=on_fault,
-            on_unused=lambda connection: self._doors.has_fault(connection, FAULTS_OF_CONNECTION),
-            on_failed=lambda connection: self._doors.has_fault(connection, FAULTS_OF_CUT),
             kept_header=CALLER_HEADER.encode(),
             quiet_ns=FLIGHT_QUIET_NS,
             answer_ns=FLIGHT_QUIET_NS,
         )
-        self._doors = watched_doors(self.address, tls, self._server)
-        names = CallerNames(tls, listen)
+        self._names = CallerNames(tls, listen)
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
-        methods = _Methods(service, self._watch, on_fault, names, peers, self._doors)
+        methods = _Methods(service, self._watch, on_fault, peers)
         served = {SERVICE + name: self._on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
         unserved = self._on_thread(partial(methods.answer, _unserved))
         self._loop = LoopThread("flight doors")
@@ -167,15 +169,15 @@ class FlightServer:
     def close(self) -> None:
         """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
         self._watch.close()
-        self._doors.close()
         self._loop.run(self._server.close(grace_ns=FLIGHT_SHUTDOWN_NS))
         self._loop.close()
         self._threads.close()
 
-    def _on_thread(self, answer: Callable[[ThreadCall], None]) -> CallHandler:
-        def run(call: ThreadCall) -> None:
+    def _on_thread(self, answer: Callable[[ThreadCall, Caller | None], None]) -> CallHandler:
+        def run(call: ThreadCall, caller: Caller | None) -> None:
+            call.begin()
             try:
-                answer(call)
+                answer(call, caller)
             finally:
                 call.finish()
                 self._places.release()
@@ -183,8 +185,11 @@ class FlightServer:
         async def handle(call: IncomingCall) -> None:
             if not self._places.acquire(blocking=False):
                 await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls are under way at this node")
+            caller = self._names.caller(call)
+            if caller is not None and caller.is_member:
+                call.is_of_member()
             of_thread = ThreadCall(call)
-            self._threads.submit(run, of_thread)
+            self._threads.submit(run, of_thread, caller)
             await of_thread.serve()
 
         return handle
@@ -198,12 +203,8 @@ class _Methods:
         service: FlightService,
         watch: CallWatch,
         on_fault: Callable[[BaseException], None],
-        names: CallerNames,
         peers: CallsPerPeer,
-        doors: PeerConnections,
     ) -> None:
-        self._doors = doors
-        self._names = names
         self._peers = peers
         self._users = peers.alike()
         self._unknown = peers.alike(FLIGHT_STRANGERS_CALLS_MAX)
@@ -245,11 +246,11 @@ class _Methods:
         self.served: Mapping[str, _Serve] = served
         """By name."""
 
-    def answer(self, served: _Serve, context: ThreadCall) -> None:
+    def answer(self, served: _Serve, context: ThreadCall, caller: Caller | None) -> None:
         """A call, on a thread."""
         with self._watch.watching(context) as watched:
             try:
-                with self._begun(context, watched) as call, closing(served(call)) as answers:
+                with self._begun(context, watched, caller) as call, closing(served(call)) as answers:
                     for message in answers:
                         call.check()
                         call.answer(message)
@@ -263,24 +264,15 @@ class _Methods:
                 fail(context, told(opaque))
 
     @contextmanager
-    def _begun(self, context: ThreadCall, watched: WatchedCall) -> Generator[FlightCall]:
-        connection = context.peer()
-        # No generator: while it waits, it would hold the message that it gave last.
-        requests = map(partial(_heard, connection, self._doors), context)
+    def _begun(self, context: ThreadCall, watched: WatchedCall, caller: Caller | None) -> Generator[FlightCall]:
         said = None if context.said is None else binary(context.said)
-        caller = self._names.caller(context)
-        if not self._doors.has_call(connection, of_member=caller is not None and caller.is_member):
-            raise too_many("calls came from this address")
-        if not context.add_callback(partial(self._doors.end_call, connection)):
-            self._doors.end_call(connection)  # it has ended by now
         user = None if said is None else self._service.who_calls(said, caller)
         gate = self._strangers if user is None else self._callers
-        peer = calling_peer(connection)
+        peer = calling_peer(context.peer())
         watched.caller, watched.is_stranger = user or peer, user is None
         check = self._service.check_counts
         call = FlightCall(
             context,
-            requests,
             watched,
             gate,
             peer=peer,
@@ -349,10 +341,9 @@ class _Methods:
     def _put(self, call: FlightCall) -> Generator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
         incoming = Incoming(begin, call, self._pieces)
-        with self._doors.expecting(call.connection, FLIGHT_RECEIVED_BYTES_MAX):
-            for answer in self._service.put(bytes(begin.command or b""), incoming, call.caller):
-                call.taken()
-                yield write_field(1, answer)
+        for answer in self._service.put(bytes(begin.command or b""), incoming, call.caller):
+            call.taken()
+            yield write_field(1, answer)
 
     def _act(self, call: FlightCall) -> Generator[bytes]:
         asked = read_fields(call.first(TICKET_BYTES_MAX))
@@ -367,11 +358,6 @@ class _Methods:
         call.forgotten()
         for name, description in self._service.actions.items():
             yield write_field(1, name.encode()) + write_field(2, description.encode())
-
-
-def _heard(connection: str, doors: PeerConnections, message: bytes) -> bytes:
-    doors.has_read(connection, len(message))
-    return message
 
 
 def _unserved(_call: FlightCall) -> Generator[bytes]:

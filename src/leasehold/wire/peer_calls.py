@@ -1,16 +1,14 @@
 """Calls of one peer to a server: at most CALLS_PER_PEER_MAX are under way.
 
-A peer is an address, as in `wire.peer_connections`. Without TLS all peers are on this machine, and nothing is counted.
+A peer is an address, as in `wire.peers`. Without TLS all peers are on this machine, and nothing is counted.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from urllib.parse import unquote
 
 from leasehold.limits.requests import CALLS_PER_PEER_MAX
-from leasehold.wire.peer_connections import peer_of
 
 
 class CallsPerPeer:
@@ -54,12 +52,3 @@ class CallsPerPeer:
             self._calls[peer] -= 1  # below zero if nothing is counted
             if self._calls[peer] <= 0:
                 del self._calls[peer]
-
-
-def calling_peer(said: str) -> str:
-    """The peer of a call, from what gRPC says: `ipv4:192.0.2.1:50051` or `ipv6:%5B2001:db8::1%5D:50051`. Empty if gRPC
-    does not know the address."""
-    try:
-        return peer_of(unquote(said).partition(":")[2].rpartition(":")[0].strip("[]"))
-    except ValueError:
-        return ""

@@ -14,8 +14,8 @@ Once it is decoded, what any but a small request takes in memory counts too, unt
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -42,7 +42,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.arriving import ArrivingRequests
 from leasehold.wire.http2.calls import EOF
 from leasehold.wire.message_room import MessageRoom
-from leasehold.wire.peer_calls import calling_peer
+from leasehold.wire.peers import calling_peer
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import BoundedWaits
 
@@ -67,17 +67,8 @@ def frames(blob: bytes) -> Iterator[bytes]:
 class RequestReader:
     """Reads the requests of one server."""
 
-    def __init__(
-        self,
-        threads: Threads,
-        has_read: Callable[[str, int], None],
-        expecting: Callable[[str, int], AbstractContextManager[None]],
-    ) -> None:
-        """`has_read` hears of each message: the connection, by its name, and the bytes. While a message of
-        so many bytes may be on its way, `expecting` is around."""
+    def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._has_read = has_read
-        self._expecting = expecting
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self._sessions = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
         self._decoding = asyncio.Lock()
@@ -91,16 +82,9 @@ class RequestReader:
         costs little. Ends the call if the message does not come in time, or too many others wait."""
         try:
             async with self._sessions.wait():
-                return await self.message(context)
+                return await context.read()
         except TimeoutError:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the session has not begun with a message")
-
-    async def message(self, context: Any) -> Any:
-        """The next message of a call, or EOF."""
-        blob = await context.read()
-        if blob is not EOF:
-            self._has_read(context.peer(), len(blob))
-        return blob
 
     @contextlib.asynccontextmanager
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
@@ -128,8 +112,7 @@ class RequestReader:
         with self.arriving.room(calling_peer(context.peer()), size, patience) as has_room:
             if not has_room:
                 raise _busy("the coordinator takes in too many large requests")
-            with self._expecting(context.peer(), REQUEST_FRAME_BYTES_MAX):
-                rest = await self._rest(context, size)
+            rest = await self._rest(context, size)
             return await self._decoded(rest, commit=commit)
 
     async def _decoded(self, blob: bytes | bytearray, *, commit: bool) -> tuple[Message, int]:
@@ -148,7 +131,7 @@ class RequestReader:
             asyncio.get_running_loop().call_soon(self._decoding.release)
 
     async def _frame(self, context: Any) -> bytes:
-        blob = await self.message(context)
+        blob = await context.read()
         if blob is EOF:
             raise BadMessage("the request ends before its last byte")
         return blob

@@ -16,7 +16,6 @@ means that no answer came, so it becomes `Unreachable`.
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -26,7 +25,6 @@ from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
-from leasehold.limits.bans import FAULTS_OF_CONNECTION, FAULTS_OF_CUT, FAULTS_OF_REFUSED
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     CALLS_PER_CONNECTION_MAX,
@@ -50,12 +48,12 @@ from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall
 from leasehold.wire.http2.door_server import CallHandler, DoorServer
 from leasehold.wire.http2.listening import listen_at_doors
 from leasehold.wire.http2.streams import Http2Limits
-from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
-from leasehold.wire.peer_connections import PeerConnections
+from leasehold.wire.peer_calls import CallsPerPeer
+from leasehold.wire.peers import calling_peer
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import Reading, RequestReader
 from leasehold.wire.threads import OneThread
-from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, context_of, watched_doors
+from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, context_of
 from leasehold.wire.untaken_answers import UntakenAnswers
 
 SERVICE: Final = "leasehold.v1"
@@ -161,24 +159,19 @@ class Handlers:
         self._callers = callers
 
     def methods(
-        self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers, doors: PeerConnections
+        self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers
     ) -> "tuple[dict[str, CallHandler], CallHandler]":
         """For a server: by path, and for all other paths."""
 
         def comes(call: IncomingCall) -> None:
             caller = self._callers.caller(call)
             CALLER.set(caller)
-            connection, is_of_member = call.peer(), caller is not None and caller.is_member
-            if is_of_member:
+            if caller is not None and caller.is_member:
                 call.is_of_member()
-            if not doors.has_call(connection, of_member=is_of_member):
-                call.end(grpc.StatusCode.UNAVAILABLE, "this address is kept out for a while")
-                raise CallEnded
-            call.add_done_callback(lambda _: doors.end_call(connection))
 
         async def begun(call: IncomingCall) -> CountedCall:
             comes(call)
-            return await CountedCall.begin(call, peers, answers, doors)
+            return await CountedCall.begin(call, peers, answers)
 
         async def one_answer(call: IncomingCall) -> bytes:
             PEER.set(calling_peer(call.peer()))
@@ -199,7 +192,6 @@ class Handlers:
 
         async def unserved(call: IncomingCall) -> None:
             comes(call)
-            doors.has_fault(call.peer(), FAULTS_OF_REFUSED)
             await call.abort(grpc.StatusCode.UNIMPLEMENTED, "a coordinator does not serve this call")
 
         return {CALL: one_answer, COMMIT: commit, STREAM: stream, SESSION: session}, unserved
@@ -235,11 +227,10 @@ class Handlers:
         """A stream in both directions, read from and written to `context`; `requests` reads its messages."""
         context.send_headers()
         unread = [] if requests is None else [await requests.first(context)]
-        following = context.read if requests is None else partial(requests.message, context)
         duplex = ServerDuplex(context.peer())
 
         async def read() -> bytes | None:
-            blob = unread.pop() if unread else await following()
+            blob = unread.pop() if unread else await context.read()
             return None if blob is EOF else blob
 
         async def write(blob: bytes) -> None:
@@ -275,14 +266,12 @@ class Handlers:
 class GrpcServer:
     """A server that listens at one address; made by `serve`."""
 
-    def __init__(self, server: DoorServer, address: str, doors: PeerConnections) -> None:
+    def __init__(self, server: DoorServer, address: str) -> None:
         self._server = server
-        self._doors = doors
         self.address = address
 
     async def close(self) -> None:
         """Stops listening and ends open calls; a session's service has `SESSION_END_GRACE_NS` to end by itself."""
-        self._doors.close()
         await self._server.close()
 
 
@@ -308,14 +297,11 @@ async def serve(
         connections_max=connections_of_door(len(sockets)),
         connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
         on_fault=on_fault,
-        on_unused=lambda connection: doors.has_fault(connection, FAULTS_OF_CONNECTION),
-        on_failed=lambda connection: doors.has_fault(connection, FAULTS_OF_CUT),
     )
-    doors = watched_doors(bound, tls, server)
     handlers = Handlers(service, on_fault, CallerNames(tls, address))
     is_shared = tls is not None
-    answers = UntakenAnswers(are_counted=is_shared, end=doors.end)
-    requests = RequestReader(OneThread(), doors.has_read, doors.expecting)
-    methods, unserved = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers, doors)
+    answers = UntakenAnswers(are_counted=is_shared, end=server.end)
+    requests = RequestReader(OneThread())
+    methods, unserved = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers)
     await server.serve(zip(sockets, contexts, strict=True), methods, unserved)
-    return GrpcServer(server, bound, doors)
+    return GrpcServer(server, bound)

@@ -31,9 +31,7 @@ from leasehold.core.words.addresses import is_loopback
 from leasehold.errors import BadCertificate
 from leasehold.limits.certificates import CALLERS_CACHED_MAX
 from leasehold.wire.addresses import next_port
-from leasehold.wire.backlog import CountsCalls
 from leasehold.wire.http2.tls_end import server_context
-from leasehold.wire.peer_connections import PeerConnections
 
 log = logging.getLogger(__name__)
 
@@ -195,15 +193,6 @@ def context_of(source: TlsSource, *, asks: bool) -> Callable[[], ssl.SSLContext]
         return context
 
     return now
-
-
-def watched_doors(address: str, tls: TlsSource | None, accepted: CountsCalls) -> PeerConnections:
-    """Watches the connections to the doors of `address`; none without TLS, where all peers are on this machine.
-    `accepted` counts the calls of the server there."""
-    if tls is None:
-        return PeerConnections(frozenset())
-    port = int(address.rpartition(":")[2])
-    return PeerConnections(frozenset({port, port + 1}), accepted=accepted)
 
 
 class CallerNames:

@@ -26,7 +26,6 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.flight import CALLER_HEADER, send
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE, Outgoing
-from leasehold.wire.peer_connections import PeerConnections
 
 
 @pytest.fixture
@@ -42,14 +41,6 @@ def test_a_compressed_call_is_refused_before_it_is_decompressed(served: Served) 
             for kind in (grpc.Compression.Gzip, grpc.Compression.Deflate):
                 code = status(lambda method=method, kind=kind: call(channel, method, bomb, compression=kind))
                 assert code is grpc.StatusCode.UNIMPLEMENTED
-    assert served.service.tickets == []
-
-
-def test_a_call_of_a_banned_peer_is_not_served(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PeerConnections, "has_call", lambda *_, **__: False)
-    with served.raw() as channel:
-        for method in ("DoGet", "DoAction", "DoPut"):
-            assert failure_of(lambda method=method: call(channel, method, b"")) == "BUSY"
     assert served.service.tickets == []
 
 

@@ -24,7 +24,7 @@ from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE as FLIGHT
 from leasehold.wire.flight_server import FlightServer
-from leasehold.wire.peer_calls import CallsPerPeer, calling_peer
+from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import CALL, SESSION, serve
 from leasehold.wire.tls import read_tls
@@ -46,20 +46,6 @@ def test_nothing_is_counted_where_all_peers_are_on_one_machine() -> None:
     calls = CallsPerPeer(are_counted=False, per_peer_max=0)
     with calls.counted("a") as has_room:
         assert has_room
-
-
-@pytest.mark.parametrize(
-    ("said", "peer"),
-    [
-        ("ipv4:192.0.2.1:50051", "192.0.2.1"),
-        ("ipv6:%5B2001:db8::1%5D:50051", "2001:db8::/64"),
-        ("ipv6:[::ffff:192.0.2.1]:50051", "192.0.2.1"),
-        ("ipv6:%5Bfe80::1%25eth0%5D:50051", "fe80::/64"),
-        ("unknown", ""),
-    ],
-)
-def test_the_peer_of_a_call_is_its_address(said: str, peer: str) -> None:
-    assert calling_peer(said) == peer
 
 
 class Slow:

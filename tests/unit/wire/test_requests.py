@@ -1,7 +1,6 @@
 """Requests to a coordinator: in frames, and bounded before they are read."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from random import Random
@@ -75,9 +74,7 @@ def commit(bytes_: int) -> CommitTransaction:
 
 
 def reader() -> RequestReader:
-    return RequestReader(
-        NoThreads(), lambda _connection, _size: None, lambda _connection, _size: contextlib.nullcontext()
-    )
+    return RequestReader(NoThreads())
 
 
 def announced(size: int) -> bytes:

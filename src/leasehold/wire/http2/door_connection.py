@@ -25,8 +25,7 @@ from leasehold.wire.http2.grpc_messages import COPIED_BYTES_MAX, KIND
 from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
-from leasehold.wire.own_sockets import FarEnd
-from leasehold.wire.peer_connections import peer_of
+from leasehold.wire.peers import connection_name, peer_of
 
 if TYPE_CHECKING:
     from leasehold.wire.http2.door_server import DoorServer
@@ -36,7 +35,13 @@ class DoorConnection(asyncio.BufferedProtocol):
     """Over TLS if it has a `context`."""
 
     def __init__(
-        self, server: "DoorServer", door: int, context: ssl.SSLContext | None, accepted: socket.socket, far: FarEnd
+        self,
+        server: "DoorServer",
+        door: int,
+        context: ssl.SSLContext | None,
+        accepted: socket.socket,
+        host: str,
+        port: int,
     ) -> None:
         self.server = server
         self.door = door
@@ -44,11 +49,9 @@ class DoorConnection(asyncio.BufferedProtocol):
         self.limits = server.limits
         self.http = ServerEnd(server.limits)
         self.accepted = accepted
-        self.far = far
-        self.sharer = peer_of(far.address)
+        self.sharer = peer_of(host)
         """With whom it shares its part of the server's time: all connections of an address."""
-        host = f"ipv6:%5B{far.address}%5D" if ":" in far.address else f"ipv4:{far.address}"
-        self.peer = f"{host}:{far.port}"
+        self.peer = connection_name(host, port)
         self.is_of_member = False
         """Whether what comes waits for no others."""
         self._tls = None if context is None else TlsEnd(context)
@@ -291,7 +294,6 @@ class DoorConnection(asyncio.BufferedProtocol):
         elif self._tls is not None:
             self._write(self._tls.ciphertext())  # the alert says why
         self.close()
-        self.server.has_failed(self, error)
 
     def _end(self, code: int) -> None:
         self._say_last(code)

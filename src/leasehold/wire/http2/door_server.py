@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from types import coroutine
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -14,15 +13,12 @@ import grpc
 from leasehold.limits.http2 import ACCEPTED_AT_ONCE, RECEIVE_BYTES, SWEEP_NS
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS, SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.backlog import CallsOfConnection, calls_of_far_ends
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
-from leasehold.wire.http2.frames import ConnectionFailed
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
-from leasehold.wire.own_sockets import FarEnd, plain
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
@@ -39,7 +35,7 @@ class _Door(NamedTuple):
 
 
 class DoorServer:
-    """Implements `wire.backlog.CountsCalls`."""
+    """Serves from `serve` until `close`."""
 
     def __init__(
         self,
@@ -50,15 +46,12 @@ class DoorServer:
         connections_max: int,
         connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
-        on_unused: Callable[[str], None] = lambda _: None,
-        on_failed: Callable[[str], None] = lambda _: None,
         kept_header: bytes = b"",
         quiet_ns: int = KEEPALIVE_INTERVAL_NS,
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
-        """`on_fault` gets every error that was not foreseen; `on_unused` the name of each connection that ends before a
-        call has begun, and `on_failed` of those whose peers broke the rules. A connection without a call is closed
-        after `idle_ns`. Each door takes `connections_max`, and of one peer `connections_per_peer_max`.
+        """`on_fault` gets every error that was not foreseen. A connection without a call is closed after `idle_ns`.
+        Each door takes `connections_max`, and of one peer `connections_per_peer_max`.
 
         Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
         while it has a call is asked whether it is there, and has `answer_ns` to answer."""
@@ -74,8 +67,6 @@ class DoorServer:
         self.turns = FairTurns[DoorConnection]()
         self._turn_ns = self.now_ns()
         self._is_turn_due = False
-        self._on_unused = on_unused
-        self._on_failed = on_failed
         self._handlers: Mapping[str, CallHandler] = {}
         self._unserved: CallHandler
         self._room = ConnectionRoom[DoorConnection](
@@ -85,8 +76,6 @@ class DoorServer:
         self._connections: set[DoorConnection] = set()
         self._has_none = asyncio.Event()
         self._has_none.set()
-        self._begun_before = 0
-        """Calls of connections that are closed."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._doors: list[_Door] = []
         self._is_resting = False
@@ -133,14 +122,13 @@ class DoorServer:
             accepted.setblocking(False)
             with contextlib.suppress(OSError):
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._add(door, accepted, FarEnd(plain(ipaddress.ip_address(name[0].partition("%")[0])), name[1]), began_ns)
+            context = None if door.context is None else door.context()
+            self._add(DoorConnection(self, door.number, context, accepted, *name[:2]), began_ns)
 
-    def _add(self, door: "_Door", accepted: socket.socket, far: FarEnd, began_ns: int) -> None:
-        context = None if door.context is None else door.context()
-        one = DoorConnection(self, door.number, context, accepted, far)
+    def _add(self, one: DoorConnection, began_ns: int) -> None:
         self._connections.add(one)
         self._has_none.clear()
-        gives_way = self._room.enter(door.number, one.sharer, one)
+        gives_way = self._room.enter(one.door, one.sharer, one)
         if gives_way is not None:
             gives_way.abort()
         one.spend(self.now_ns() - began_ns)
@@ -239,15 +227,8 @@ class DoorServer:
         if connection in self._connections:
             self._connections.remove(connection)
             self._room.leave(connection.door, connection.sharer, connection)
-            self._begun_before += connection.http.begun
-            if not connection.http.begun:
-                self._on_unused(connection.peer)
             if not self._connections:
                 self._has_none.set()
-
-    def has_failed(self, connection: DoorConnection, error: Exception) -> None:
-        if isinstance(error, ConnectionFailed):
-            self._on_failed(connection.peer)
 
     def begin(self, call: IncomingCall, path: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._handle(call, self._handlers.get(path, self._unserved)))
@@ -270,15 +251,11 @@ class DoorServer:
             self.on_fault(fault)
             call.end(grpc.StatusCode.UNKNOWN, "the server failed on this call")
 
-    # For who counts: any thread may ask.
-
-    def of_all(self) -> int:
-        return self._begun_before + sum(one.http.begun for one in tuple(self._connections))
-
-    def of_connections(self) -> dict[FarEnd, CallsOfConnection]:
-        return calls_of_far_ends(
-            (one.far, CallsOfConnection(one.http.begun, len(one.http.streams))) for one in tuple(self._connections)
-        )
+    def end(self, connections: Collection[str]) -> None:
+        """Ends these connections, by their names."""
+        for one in tuple(self._connections):
+            if one.peer in connections:
+                one.abort()
 
 
 @coroutine

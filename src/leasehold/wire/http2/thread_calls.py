@@ -14,11 +14,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
 import grpc
 
+from leasehold.wire.clock import worked_ns
 from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall, nobody_waits
 
 _ENDED: Final = object()
@@ -41,6 +43,8 @@ class ThreadCall(Iterator[bytes]):
         self._gone: SimpleQueue[bool] = SimpleQueue()
         """Whether the answer that was handed over has gone."""
         self._is_sending = False
+        self._worked_ns = 0
+        """How long its thread had worked when it began, or when it was told last."""
         self._end: tuple[grpc.StatusCode, str, Iterable[tuple[bytes, bytes]]] = (grpc.StatusCode.OK, "", ())
 
     # On the loop.
@@ -70,11 +74,13 @@ class ThreadCall(Iterator[bytes]):
         for act in at_end:
             act()
 
-    def _ask(self, *, is_for_message: bool) -> None:
+    def _ask(self, worked: int, *, is_for_message: bool) -> None:
+        self._call.spend(worked)
         if not self._asked.done():
             self._asked.set_result(is_for_message)
 
-    def _send(self, answer: bytes) -> None:
+    def _send(self, worked: int, answer: bytes) -> None:
+        self._call.spend(worked)
         self._is_sending = True
         with suppress(CallEnded):  # the thread hears of it
             self._call.answer(answer)
@@ -86,9 +92,13 @@ class ThreadCall(Iterator[bytes]):
 
     # On the thread of the handler.
 
+    def begin(self) -> None:
+        """The handler begins, on this thread."""
+        self._worked_ns = worked_ns()
+
     def __next__(self) -> bytes:
         """Waits for a message. Raises `CallEnded`."""
-        self._post(lambda: self._ask(is_for_message=True))
+        self._post(partial(self._ask, self._worked(), is_for_message=True))
         message = self._came.get()
         if message is EOF:
             raise StopIteration
@@ -99,7 +109,7 @@ class ThreadCall(Iterator[bytes]):
 
     def write(self, answer: bytes) -> None:
         """Hands an answer over, and waits until it has gone. Raises `CallEnded`."""
-        self._post(lambda: self._send(answer))
+        self._post(partial(self._send, self._worked(), answer))
         if not self._gone.get():
             raise CallEnded
 
@@ -110,7 +120,12 @@ class ThreadCall(Iterator[bytes]):
     def finish(self) -> None:
         """The handler has ended."""
         with suppress(CallEnded):
-            self._post(lambda: self._ask(is_for_message=False))
+            self._post(partial(self._ask, self._worked(), is_for_message=False))
+
+    def _worked(self) -> int:
+        """For how many ns the thread has worked since it was asked last: its peer's share of the server's time."""
+        before_ns, self._worked_ns = self._worked_ns, worked_ns()
+        return self._worked_ns - before_ns
 
     def _post(self, act: Callable[[], None]) -> None:
         """Raises `CallEnded`."""

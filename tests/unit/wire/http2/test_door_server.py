@@ -5,8 +5,8 @@ import contextlib
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
 import grpc.aio
@@ -51,7 +51,6 @@ MESSAGE_BYTES_MAX = 100_000
 class Handlers:
     def __init__(self) -> None:
         self.faults: list[BaseException] = []
-        self.failed: list[str] = []
         self.over: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         """How each call has ended."""
         self.begun = asyncio.Event()
@@ -76,7 +75,6 @@ async def serving(handlers: Handlers, *, context: object = None, **how: int) -> 
     server = DoorServer(
         limits=Http2Limits(streams_max=8, stream_window=4_096),
         on_fault=handlers.faults.append,
-        on_failed=handlers.failed.append,
         **whole,
     )
     address, sockets = listen_at_doors("127.0.0.1:0", with_tls=context is not None)
@@ -126,7 +124,7 @@ async def test_a_peer_that_does_not_begin_tls_is_cut_off(monkeypatch: pytest.Mon
     async with serving(Handlers(), context=shown) as (server, address), connected(address) as (reader, writer):
         writer.write(b"\x16\x03\x01\x02")
         assert await until_closed(reader) == b""
-        assert server.of_connections() == {}
+        assert not server._connections
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +164,9 @@ async def test_a_peer_that_answers_pings_stays() -> None:
         assert handlers.over.empty()
 
 
-async def test_further_connections_are_closed() -> None:
-    async with serving(Handlers(), connections_max=1) as (_, address), connected(address) as (first, one):
+@pytest.mark.parametrize("bound", ["connections_max", "connections_per_peer_max"])
+async def test_further_connections_are_closed(bound: str) -> None:
+    async with serving(Handlers(), **{bound: 1}) as (_, address), connected(address) as (first, one):
         one.write(OPEN)
         assert await first.read(1)
         async with connected(address) as (second, _):
@@ -177,12 +176,10 @@ async def test_further_connections_are_closed() -> None:
 
 
 async def test_who_breaks_the_rules_is_told_why_and_cut_off() -> None:
-    handlers = Handlers()
-    async with serving(handlers) as (_, address), connected(address) as (reader, writer):
+    async with serving(Handlers()) as (_, address), connected(address) as (reader, writer):
         writer.write(OPEN + frame(DATA, 0, 1, b"x"))
         [*_, (kind, _, _, payload)] = frames_in(await until_closed(reader))
         assert (kind, payload[8:]) == (GOAWAY, b"DATA where none belongs")
-        assert handlers.failed == [f"ipv4:127.0.0.1:{writer.get_extra_info('sockname')[1]}"]
 
 
 async def test_what_was_not_foreseen_ends_the_connection_and_not_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,13 +250,11 @@ async def test_a_call_that_is_taken_back_ends_its_handler() -> None:
     async with serving(handlers) as (server, address), connected(address) as (_, writer):
         writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
         await handlers.begun.wait()
-        [counted] = server.of_connections().values()
-        assert counted == (1, 1)
+        [connection] = server._connections
+        assert (connection.http.begun, len(connection.http.streams)) == (1, 1)
         writer.write(frame(RST_STREAM, 0, 1, WORD.pack(8)))
         assert await handlers.over.get() == ("echo", False)
-        [counted] = server.of_connections().values()
-        assert counted == (1, 0)
-    assert server.of_all() == 1
+        assert (connection.http.begun, len(connection.http.streams)) == (1, 0)
     assert handlers.faults == []
 
 
@@ -304,7 +299,7 @@ async def test_a_connection_with_short_calls_is_not_idle(monkeypatch: pytest.Mon
         while server.now_ns() < until_ns:
             await channel.unary_unary("/echo")(b"x", timeout=20)
             calls += 1
-            assert [one.in_all for one in server.of_connections().values()] == [calls]
+            assert [one.http.begun for one in server._connections] == [calls]
             await asyncio.sleep(0.02)  # most looks find no call
 
 
@@ -329,7 +324,7 @@ async def test_a_peer_that_takes_nothing_and_asks_on_is_cut_off(monkeypatch: pyt
         writer.write(frame(HEADERS, END_HEADERS, 1, BLOCK) + wide)
         large = b"".join(frame(DATA, 0, 1, part) for part in (b"\0\0\0\x08\x00", bytes(2_048)))
         async with asyncio.timeout(60):
-            while server.of_connections():
+            while server._connections:
                 with contextlib.suppress(ConnectionError):
                     writer.write(large + frame(PING, 0, 0, bytes(8)))
                     await writer.drain()
@@ -381,3 +376,70 @@ async def test_what_is_no_call_of_grpc_is_reset(headers: list[tuple[bytes, bytes
     async with serving(Handlers()) as (_, address), connected(address) as (reader, writer):
         writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, header_block([*headers, (b":path", b"/echo")])))
         assert await reader.readuntil(frame(RST_STREAM, 0, 1, WORD.pack(1)))
+
+
+async def test_connections_are_ended_by_their_names() -> None:
+    async with (
+        serving(Handlers()) as (server, address),
+        connected(address) as (reader, writer),
+        connected(address) as (kept, other),
+    ):
+        for one in (writer, other):
+            one.write(OPEN + YES)
+        assert await reader.read(1)
+        assert await kept.read(1)
+        server.end({"ipv4:127.0.0.1:{}".format(writer.get_extra_info("sockname")[1])})
+        await until_closed(reader)
+        other.write(frame(PING, 0, 0, b"12345678"))
+        assert await kept.readuntil(b"12345678")
+
+
+@pytest.mark.parametrize("loop_of", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_calls_that_wait_for_their_turn_are_all_answered(
+    monkeypatch: pytest.MonkeyPatch, loop_of: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    monkeypatch.setattr(door_connection, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
+
+    async def check() -> None:
+        handlers = Handlers()
+        async with serving(handlers, connections_max=100) as (_, address), AsyncExitStack() as opened:
+            local = [("grpc.use_local_subchannel_pool", 1)]
+            channels = [
+                await opened.enter_async_context(grpc.aio.insecure_channel(address, options=local)) for _ in range(20)
+            ]
+            messages = [bytes((number,)) * 3_000 for number in range(200)]
+            answers = await asyncio.gather(
+                *(channels[one[0] % len(channels)].unary_unary("/echo")(one, timeout=60) for one in messages)
+            )
+            assert answers == messages
+        assert handlers.faults == []
+
+    with asyncio.Runner(loop_factory=loop_of) as runner:
+        runner.run(check())
+
+
+async def test_a_member_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else waits: no turn begins."""
+
+    class Known(Handlers):
+        async def echo(self, call: IncomingCall) -> None:
+            call.is_of_member()
+            await super().echo(call)
+
+    async with serving(Known()) as (server, address), connected(address) as (reader, writer):
+        writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
+        message = b"".join(prefixed(b"first"))
+        writer.write(frame(DATA, 0, 1, message))
+        assert await reader.readuntil(b"first")
+        async with connected(address) as (other, stranger):
+            stranger.write(OPEN)
+            assert await other.read(1)
+            monkeypatch.setattr(server.turns, "may_go", lambda: False)
+            monkeypatch.setattr(server, "turn_soon", lambda: None)
+            stranger.write(YES + frame(PING, 0, 0, b"12345678"))
+            writer.write(frame(DATA, 0, 1, b"".join(prefixed(b"second"))))
+            assert await reader.readuntil(b"second")
+            assert all(one._unread is None for one in server._connections if one.is_of_member)
+            monkeypatch.undo()
+            server.turn_soon()
+            assert await other.readuntil(b"12345678")
