@@ -34,13 +34,11 @@ class AttackFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The slowest request beside no attack."""
     slowest_ns: int
     share: float
-    served_ns_max: int = SERVED_NS_MAX
-    """How long a request may take on a machine that does nothing else."""
 
     @property
     def slowest_ns_max(self) -> int:
         """How long a request may take; longer on a busy machine."""
-        return max(int(self.served_ns_max / self.share), BUSY_FACTOR * self.calm_ns)
+        return max(int(SERVED_NS_MAX / self.share), BUSY_FACTOR * self.calm_ns)
 
     def record(self) -> None:
         """Prints the figures, and adds them to the file of FILE_VARIABLE."""

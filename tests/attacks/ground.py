@@ -222,13 +222,12 @@ class Ground:
         *,
         kept: bool = False,
         grown_by_all_max: int = GROWN_BY_ALL_BYTES_MAX,
-        served_ns_max: int = SERVED_NS_MAX,
         starved_share: float = STARVED_SHARE,
     ) -> Generator[None]:
         """The attack runs inside; what must hold is checked at the end of it. `kept` lets the honest client keep its
         connections from before the attack. Since the first attack no process may have grown by `grown_by_all_max`
-        bytes. A request may take `served_ns_max`: the attack says why, if that is more than SERVED_NS_MAX. A node may
-        be fenced where the processes ran for less than `starved_share` of the time in which they were ready to."""
+        bytes. A node may be fenced where the processes ran for less than `starved_share` of the time in which they were
+        ready to."""
         lapses, logged_bytes = self._lapses(), self._logged_bytes()
         one_round = partial(self._honest.round, self._new_table(), self.files, kept=kept)
         before = [one_round() for _ in range(ROUNDS_BEFORE)]
@@ -243,7 +242,7 @@ class Ground:
         during, grown = beside.rounds, memory.grown_bytes()
         assert len(during) >= ROUNDS_DURING, "the honest client has ended"
         slowest_ns, calm_ns = (max(one.slowest_ns for one in rounds) for rounds in (during, before))
-        if slowest_ns > max(served_ns_max, BUSY_FACTOR * calm_ns):  # others may have made the machine busy meanwhile
+        if slowest_ns > max(SERVED_NS_MAX, BUSY_FACTOR * calm_ns):  # others may have made the machine busy meanwhile
             calm_ns = max(calm_ns, *(one_round().slowest_ns for _ in range(ROUNDS_BEFORE)))
         figures = AttackFigures(
             attack=attack_under_way(),
@@ -257,7 +256,6 @@ class Ground:
             calm_ns=calm_ns,
             slowest_ns=slowest_ns,
             share=share,
-            served_ns_max=served_ns_max,
         )
         figures.record()
         assert figures.fenced == 0 or share < starved_share, "a node was fenced"

@@ -25,7 +25,6 @@ from leasehold.limits.requests import (
 from leasehold.limits.statements import BUCKETS_MAX
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
-from tests.attacks.figures import SERVED_NS_MAX
 from tests.attacks.ground import NOBODY, ROOT, TABLE, WRITER, Ground
 from tests.attacks.unfinished import unfinished_calls
 
@@ -39,9 +38,6 @@ ANSWER_S: Final = 120
 FAT_SESSIONS: Final = 20
 FAT_BYTES: Final = 64 * 1024 * 1024
 QUESTIONS: Final = 5_000
-WAVES_SERVED_NS_MAX: Final = 7_500_000_000
-"""Beside wave after wave of QUESTIONS. An honest request is 6 calls, and each waits behind half a wave on average, for
-which gRPC's server alone needs 0.5 ms a question (docs/decisions/0017)."""
 UNFINISHED: Final = 1_000
 PARSERS: Final = 20
 STATEMENTS: Final = 200
@@ -289,8 +285,7 @@ def test_guessed_passwords_shut_no_other_user_out(ground: Ground, scale: int, of
 @pytest.mark.parametrize("connections", [pytest.param(1, marks=LONG), 100])
 def test_questions_all_at_once_are_all_answered(ground: Ground, scale: int, connections: int) -> None:
     blob = encode(WhoAreYou())
-    served_ns_max = SERVED_NS_MAX if connections == 1 else WAVES_SERVED_NS_MAX
-    with channels(ground, connections) as made, ground.attacked(served_ns_max=served_ns_max):
+    with channels(ground, connections) as made, ground.attacked():
         for _ in range(scale):
             asked = [
                 made[number % connections].unary_unary(CALL).future(blob, timeout=ANSWER_S)

@@ -1,5 +1,5 @@
-"""Calls that are begun and reset, or that gRPC refuses by itself, in raw frames. gRPC's own client would hold them
-back: it keeps to the number of calls that a server allows at once."""
+"""Calls that are begun and reset, or refused, in raw frames. gRPC's own client would hold them back: it keeps to the
+number of calls that a server allows at once."""
 
 import contextlib
 import itertools
@@ -15,7 +15,6 @@ import pytest
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import WhoAreYou
 from leasehold.wire.rpc import CALL
-from tests.attacks.figures import SERVED_NS_MAX
 from tests.attacks.floods.test_flight_floods import SERVICE
 from tests.attacks.ground import Ground
 from tests.attacks.unfinished import (
@@ -45,8 +44,6 @@ PACED_CONNECTIONS = 20
 PACED_CALLS = 50
 """On each connection, ten times a second."""
 HOSTS = 40
-HOSTS_SERVED_NS_MAX = 2 * SERVED_NS_MAX
-"""Beside floods from so many addresses: until all of them are banned, a request, of 6 calls, may wait."""
 CROWD = 240
 HEADERS_OF_FRAME = 250
 FRAMES = 200
@@ -94,17 +91,11 @@ def test_calls_that_are_begun_and_reset_in_raw_frames(ground: Ground, scale: int
     floods(ground, [flood] * CONNECTIONS, SECONDS * scale)
 
 
-def floods(
-    ground: Ground,
-    attackers: list[Callable[[threading.Event], None]],
-    seconds: int,
-    *,
-    served_ns_max: int = SERVED_NS_MAX,
-) -> None:
+def floods(ground: Ground, attackers: list[Callable[[threading.Event], None]], seconds: int) -> None:
     """Each of them floods on a thread of its own until it is told to stop."""
     stopped = threading.Event()
     threads = [threading.Thread(target=one, args=(stopped,)) for one in attackers]
-    with ground.attacked(served_ns_max=served_ns_max):
+    with ground.attacked():
         for one in threads:
             one.start()
         stopped.wait(seconds)
@@ -150,7 +141,7 @@ def paced(ground: Ground, address: str, burst: Callable[[int], bytes], calls: in
 
 
 def test_questions_that_are_taken_back_on_many_connections(ground: Ground, scale: int) -> None:
-    """10,000 a second. None is begun and reset so fast that gRPC would tidy it up before it is handed over."""
+    """10,000 a second."""
     block = header_block(CALL, ground.coordinator)
     message = in_message(encode(WhoAreYou()))
 
@@ -176,7 +167,7 @@ def test_questions_from_many_addresses_that_wait_for_no_answer(ground: Ground, s
 
     hosts = [ground.strange_host(number) for number in range(2, 2 + HOSTS)]
     attackers = [Paced(ground, ground.coordinator, burst, OPEN_CALLS, one).run for one in hosts]
-    floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
+    floods(ground, attackers, SECONDS * scale)
 
 
 @pytest.mark.parametrize(("at_node", "calls"), [(False, 2), (True, 40)], ids=["coordinator", "node"])
@@ -191,7 +182,7 @@ def test_a_crowd_of_addresses_takes_few_calls_back_each(ground: Ground, scale: i
 
     hosts = [ground.strange_host(number) for number in range(2, 2 + CROWD)]
     attackers = [Paced(ground, address, burst, calls, one).run for one in hosts]
-    floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
+    floods(ground, attackers, SECONDS * scale)
 
 
 @pytest.mark.parametrize(("hosts", "connections"), [(1, 8), (HOSTS, HOSTS)])
@@ -212,10 +203,10 @@ def test_headers_without_end_before_a_yes_to_the_settings(
                 stopped.wait(0.2)
 
     attackers = [partial(flood, ground.strange_host(2 + number % hosts)) for number in range(connections)]
-    floods(ground, attackers, SECONDS * scale, served_ns_max=HOSTS_SERVED_NS_MAX)
+    floods(ground, attackers, SECONDS * scale)
 
 
-def test_calls_that_a_node_refuses_by_itself(ground: Ground, scale: int) -> None:
+def test_calls_that_a_node_refuses(ground: Ground, scale: int) -> None:
     """80,000 a second, of which each connection may have some hundred at once."""
     (address, *_) = ground.nodes()
     block = header_block(f"{SERVICE}DoGet", address)
@@ -229,7 +220,7 @@ def test_calls_that_a_node_refuses_by_itself(ground: Ground, scale: int) -> None
 
 @pytest.mark.parametrize("hosts", [1, HOSTS])
 def test_refused_calls_each_followed_by_two(ground: Ground, scale: int, hosts: int) -> None:
-    """Their windows stay at 0: gRPC refuses what is more than a connection may have at once, by itself."""
+    """Their windows stay at 0, so a connection soon has as many as it may have at once."""
     asked = encode(WhoAreYou())
     message = in_message(asked)
     block = header_block(CALL, ground.coordinator)
@@ -257,8 +248,7 @@ def test_refused_calls_each_followed_by_two(ground: Ground, scale: int, hosts: i
 
     connections = max(hosts, PACED_CONNECTIONS)
     attackers = [partial(flood, ground.strange_host(2 + number % hosts)) for number in range(connections)]
-    most_ns = SERVED_NS_MAX if hosts == 1 else HOSTS_SERVED_NS_MAX
-    floods(ground, attackers, SECONDS * scale, served_ns_max=most_ns)
+    floods(ground, attackers, SECONDS * scale)
 
 
 def ended(came: bytearray) -> int:
