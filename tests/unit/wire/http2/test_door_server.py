@@ -5,8 +5,6 @@ import contextlib
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
 import grpc.aio
@@ -14,12 +12,22 @@ import pytest
 import uvloop
 from tests.certificate_words import issued, of_process
 from tests.unit.wire.http2.frames_read import frames_in
+from tests.unit.wire.http2.served_calls import (
+    BLOCK,
+    MESSAGE_BYTES_MAX,
+    OPEN,
+    SOON_NS,
+    YES,
+    Handlers,
+    connected,
+    serving,
+    until_closed,
+)
 
 from leasehold.limits.http2 import HANDSHAKE_BYTES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.http2 import door_connection, door_server
 from leasehold.wire.http2.calls import EOF, IncomingCall
-from leasehold.wire.http2.door_server import DoorServer
 from leasehold.wire.http2.frames import (
     ACK,
     DATA,
@@ -27,82 +35,15 @@ from leasehold.wire.http2.frames import (
     GOAWAY,
     HEADERS,
     PING,
-    PREFACE,
     RST_STREAM,
-    SETTINGS,
     WINDOW_UPDATE,
     WORD,
     frame,
 )
 from leasehold.wire.http2.grpc_messages import prefixed
 from leasehold.wire.http2.headers import header_block
-from leasehold.wire.http2.listening import listen_at_doors
 from leasehold.wire.http2.server_end import ServerEnd
-from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.tls_end import server_context
-
-SOON_NS = 100 * MILLISECOND_NS
-BLOCK = header_block([(b":method", b"POST"), (b":path", b"/echo"), (b"content-type", b"application/grpc")])
-OPEN = PREFACE + frame(SETTINGS, 0, 0)
-YES = frame(SETTINGS, ACK, 0)
-MESSAGE_BYTES_MAX = 100_000
-
-
-class Handlers:
-    def __init__(self) -> None:
-        self.faults: list[BaseException] = []
-        self.over: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
-        """How each call has ended."""
-        self.begun = asyncio.Event()
-
-    async def echo(self, call: IncomingCall) -> None:
-        call.add_done_callback(lambda one: self.over.put_nowait(("echo", one.done())))
-        self.begun.set()
-        while (message := await call.read()) is not EOF:
-            assert isinstance(message, bytes | bytearray)
-            await call.write(message)
-
-    async def fail(self, _call: IncomingCall) -> None:
-        raise ValueError("a secret")
-
-    async def unserved(self, call: IncomingCall) -> None:
-        await call.abort(grpc.StatusCode.UNIMPLEMENTED, "no")
-
-
-@asynccontextmanager
-async def serving(handlers: Handlers, *, context: object = None, **how: int) -> AsyncIterator[tuple[DoorServer, str]]:
-    whole = {"idle_ns": 60 * SECOND_NS, "connections_max": 10, "message_bytes_max": MESSAGE_BYTES_MAX, **how}
-    server = DoorServer(
-        limits=Http2Limits(streams_max=8, stream_window=4_096),
-        on_fault=handlers.faults.append,
-        **whole,
-    )
-    address, sockets = listen_at_doors("127.0.0.1:0", with_tls=context is not None)
-    contexts = (None,) if context is None else (lambda: context,) * 2
-    paths = {"/echo": handlers.echo, "/fail": handlers.fail}
-    await server.serve(zip(sockets, contexts, strict=True), paths, handlers.unserved)
-    try:
-        yield server, address
-    finally:
-        await server.close()
-
-
-@asynccontextmanager
-async def connected(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    with contextlib.closing(writer):
-        yield reader, writer
-
-
-async def until_closed(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the server closes the connection, in order or not."""
-    came = b""
-    async with asyncio.timeout(30):
-        with contextlib.suppress(ConnectionResetError):
-            while some := await reader.read(65_536):
-                came += some
-    return came
 
 
 @pytest.fixture(autouse=True)
@@ -162,17 +103,6 @@ async def test_a_peer_that_answers_pings_stays() -> None:
             heard += await reader.read(65_536)
             writer.write(frame(PING, ACK, 0, bytes(8)))
         assert handlers.over.empty()
-
-
-@pytest.mark.parametrize("bound", ["connections_max", "connections_per_peer_max"])
-async def test_further_connections_are_closed(bound: str) -> None:
-    async with serving(Handlers(), **{bound: 1}) as (_, address), connected(address) as (first, one):
-        one.write(OPEN)
-        assert await first.read(1)
-        async with connected(address) as (second, _):
-            assert await until_closed(second) == b""
-        one.write(YES + frame(PING, 0, 0, b"12345678"))
-        assert await first.readuntil(b"12345678")
 
 
 async def test_who_breaks_the_rules_is_told_why_and_cut_off() -> None:
@@ -376,70 +306,3 @@ async def test_what_is_no_call_of_grpc_is_reset(headers: list[tuple[bytes, bytes
     async with serving(Handlers()) as (_, address), connected(address) as (reader, writer):
         writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, header_block([*headers, (b":path", b"/echo")])))
         assert await reader.readuntil(frame(RST_STREAM, 0, 1, WORD.pack(1)))
-
-
-async def test_connections_are_ended_by_their_names() -> None:
-    async with (
-        serving(Handlers()) as (server, address),
-        connected(address) as (reader, writer),
-        connected(address) as (kept, other),
-    ):
-        for one in (writer, other):
-            one.write(OPEN + YES)
-        assert await reader.read(1)
-        assert await kept.read(1)
-        server.end({"ipv4:127.0.0.1:{}".format(writer.get_extra_info("sockname")[1])})
-        await until_closed(reader)
-        other.write(frame(PING, 0, 0, b"12345678"))
-        assert await kept.readuntil(b"12345678")
-
-
-@pytest.mark.parametrize("loop_of", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_calls_that_wait_for_their_turn_are_all_answered(
-    monkeypatch: pytest.MonkeyPatch, loop_of: Callable[[], asyncio.AbstractEventLoop]
-) -> None:
-    monkeypatch.setattr(door_connection, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
-
-    async def check() -> None:
-        handlers = Handlers()
-        async with serving(handlers, connections_max=100) as (_, address), AsyncExitStack() as opened:
-            local = [("grpc.use_local_subchannel_pool", 1)]
-            channels = [
-                await opened.enter_async_context(grpc.aio.insecure_channel(address, options=local)) for _ in range(20)
-            ]
-            messages = [bytes((number,)) * 3_000 for number in range(200)]
-            answers = await asyncio.gather(
-                *(channels[one[0] % len(channels)].unary_unary("/echo")(one, timeout=60) for one in messages)
-            )
-            assert answers == messages
-        assert handlers.faults == []
-
-    with asyncio.Runner(loop_factory=loop_of) as runner:
-        runner.run(check())
-
-
-async def test_a_member_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything else waits: no turn begins."""
-
-    class Known(Handlers):
-        async def echo(self, call: IncomingCall) -> None:
-            call.is_of_member()
-            await super().echo(call)
-
-    async with serving(Known()) as (server, address), connected(address) as (reader, writer):
-        writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
-        message = b"".join(prefixed(b"first"))
-        writer.write(frame(DATA, 0, 1, message))
-        assert await reader.readuntil(b"first")
-        async with connected(address) as (other, stranger):
-            stranger.write(OPEN)
-            assert await other.read(1)
-            monkeypatch.setattr(server.turns, "may_go", lambda: False)
-            monkeypatch.setattr(server, "turn_soon", lambda: None)
-            stranger.write(YES + frame(PING, 0, 0, b"12345678"))
-            writer.write(frame(DATA, 0, 1, b"".join(prefixed(b"second"))))
-            assert await reader.readuntil(b"second")
-            assert all(one._unread is None for one in server._connections if one.is_of_member)
-            monkeypatch.undo()
-            server.turn_soon()
-            assert await other.readuntil(b"12345678")

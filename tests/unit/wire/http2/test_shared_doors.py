@@ -1,0 +1,94 @@
+"""Peers share a server: its doors, and its time."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import grpc.aio
+import pytest
+import uvloop
+from tests.unit.wire.http2.served_calls import BLOCK, OPEN, YES, Handlers, connected, serving, until_closed
+
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire.http2 import door_connection
+from leasehold.wire.http2.calls import IncomingCall
+from leasehold.wire.http2.frames import DATA, END_HEADERS, HEADERS, PING, frame
+from leasehold.wire.http2.grpc_messages import prefixed
+
+
+@pytest.mark.parametrize("bound", ["connections_max", "connections_per_peer_max"])
+async def test_further_connections_are_closed(bound: str) -> None:
+    async with serving(Handlers(), **{bound: 1}) as (_, address), connected(address) as (first, one):
+        one.write(OPEN)
+        assert await first.read(1)
+        async with connected(address) as (second, _):
+            assert await until_closed(second) == b""
+        one.write(YES + frame(PING, 0, 0, b"12345678"))
+        assert await first.readuntil(b"12345678")
+
+
+async def test_connections_are_ended_by_their_names() -> None:
+    async with (
+        serving(Handlers()) as (server, address),
+        connected(address) as (reader, writer),
+        connected(address) as (kept, other),
+    ):
+        for one in (writer, other):
+            one.write(OPEN + YES)
+        assert await reader.read(1)
+        assert await kept.read(1)
+        server.end({"ipv4:127.0.0.1:{}".format(writer.get_extra_info("sockname")[1])})
+        await until_closed(reader)
+        other.write(frame(PING, 0, 0, b"12345678"))
+        assert await kept.readuntil(b"12345678")
+
+
+@pytest.mark.parametrize("loop_of", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_calls_that_wait_for_their_turn_are_all_answered(
+    monkeypatch: pytest.MonkeyPatch, loop_of: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    monkeypatch.setattr(door_connection, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
+
+    async def check() -> None:
+        handlers = Handlers()
+        async with serving(handlers, connections_max=100) as (_, address), AsyncExitStack() as opened:
+            local = [("grpc.use_local_subchannel_pool", 1)]
+            channels = [
+                await opened.enter_async_context(grpc.aio.insecure_channel(address, options=local)) for _ in range(20)
+            ]
+            messages = [bytes((number,)) * 3_000 for number in range(200)]
+            answers = await asyncio.gather(
+                *(channels[one[0] % len(channels)].unary_unary("/echo")(one, timeout=60) for one in messages)
+            )
+            assert answers == messages
+        assert handlers.faults == []
+
+    with asyncio.Runner(loop_factory=loop_of) as runner:
+        runner.run(check())
+
+
+async def test_a_member_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else waits: no turn begins."""
+
+    class Known(Handlers):
+        async def echo(self, call: IncomingCall) -> None:
+            call.is_of_member()
+            await super().echo(call)
+
+    async with serving(Known()) as (server, address), connected(address) as (reader, writer):
+        writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
+        message = b"".join(prefixed(b"first"))
+        writer.write(frame(DATA, 0, 1, message))
+        assert await reader.readuntil(b"first")
+        async with connected(address) as (other, stranger):
+            stranger.write(OPEN)
+            assert await other.read(1)
+            monkeypatch.setattr(server.turns, "may_go", lambda: False)
+            monkeypatch.setattr(server, "turn_soon", lambda: None)
+            stranger.write(YES + frame(PING, 0, 0, b"12345678"))
+            writer.write(frame(DATA, 0, 1, b"".join(prefixed(b"second"))))
+            assert await reader.readuntil(b"second")
+            assert all(one._unread is None for one in server._connections if one.is_of_member)
+            monkeypatch.undo()
+            server.turn_soon()
+            assert await other.readuntil(b"12345678")
