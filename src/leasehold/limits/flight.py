@@ -22,8 +22,6 @@ FLIGHT_CLIENTS_MAX: Final = 256
 FLIGHT_KEEPALIVE_INTERVAL_NS: Final = 3 * SECOND_NS
 FLIGHT_KEEPALIVE_TIMEOUT_NS: Final = 2 * SECOND_NS
 """A peer that does not answer a ping within this time is given up, even in the middle of a write."""
-FLIGHT_SILENCE_NS: Final = 4 * FLIGHT_KEEPALIVE_INTERVAL_NS
-"""A gRPC server that has sent nothing meanwhile takes the fourth ping in a row for abuse, and ends the call."""
 FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
 """How long running streams may take to end once a node stops."""
 FLIGHT_READS_MAX: Final = 256

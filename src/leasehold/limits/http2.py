@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from leasehold.limits.units import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 HEADER_BLOCK_BYTES_MAX: Final = 8 * 1024
 """The headers of a call as they are sent, and any frame but DATA."""
@@ -26,6 +26,10 @@ messages and data that move, with calls that end, and with time."""
 ALLOWANCE_OF_SECOND: Final = 100
 RECEIVE_BYTES: Final = 256 * 1024
 """What a server reads from a connection at a time, if that costs it little."""
+PIECE_BYTES: Final = 32 * 1024
+"""Of what was read, a server looks at so much before it asks what that has cost."""
+WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What may wait in memory for its turn, of all connections; above that, RECEIVE_BYTES_MIN of each."""
 RECEIVE_BYTES_MIN: Final = 1024
 """The same at first, and if it costs much."""
 RECEIVE_NS: Final = MILLISECOND_NS // 2
@@ -34,9 +38,13 @@ TURN_NS: Final = 5 * MILLISECOND_NS
 """How long a server looks at what strangers and users say, before it does what else is due."""
 CALL_NS: Final = 3 * MILLISECOND_NS // 10
 """What a call counts when it begins, for what it takes later."""
+DEBT_NS_MAX: Final = 50 * MILLISECOND_NS
+"""How much more than others a peer may have taken, as far as that is remembered."""
 PEERS_REMEMBERED: Final = 1_024
 """Peers whose shares of a server's time are remembered before those are forgotten that have used no more than others.
 """
+STALLED_NS: Final = 60 * SECOND_NS
+"""A connection is ended whose peer takes no bytes of TCP for so long."""
 SWEEP_NS: Final = 250 * MILLISECOND_NS
 """How often a server looks which of its connections are late."""
 ACCEPTED_AT_ONCE: Final = 8

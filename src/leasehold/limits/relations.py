@@ -134,9 +134,6 @@ assert (
 assert replication.FORWARD_STALL_NS + replication.FORWARD_FINISH_NS < clients.STAGE_CALL_NS, (
     "a peer's delay does not fail the write"
 )
-assert replication.FORWARD_STALL_NS + replication.FORWARD_FINISH_NS < flight.FLIGHT_SILENCE_NS, (
-    "nor is the node taken for silent meanwhile"
-)
 assert replication.FETCH_ROUND_SEGMENTS_MAX <= replication.RECONCILE_RESTS_KEPT, (
     "what rests is remembered at least for a round"
 )
@@ -228,6 +225,8 @@ assert requests.REQUESTS_UNREAD_MAX * (requests.REQUEST_FRAME_BYTES_MAX + 24 * 1
     "what calls cost before they are read"
 )
 assert http2.HEADER_BLOCK_BYTES_MAX < http2.HEADER_LIST_BYTES_MAX
+assert http2.RECEIVE_BYTES_MIN < http2.PIECE_BYTES < http2.RECEIVE_BYTES
+assert http2.CALL_NS < http2.RECEIVE_NS < http2.TURN_NS < http2.DEBT_NS_MAX
 assert 2 * requests.CALLS_PER_PEER_MAX < http2.ALLOWANCE, "who takes all calls back is not cut off"
 assert http2.SEND_AHEAD_BYTES < http2.CONNECTION_WINDOW_BYTES
 assert 2 * http2.SWEEP_NS < sessions.KEEPALIVE_INTERVAL_NS, "a silent peer is noticed in time"

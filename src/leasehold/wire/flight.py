@@ -78,8 +78,7 @@ _CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
 _ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 # A write that a stopped process does not take ignores the deadline of its call, and the deadline for a whole segment is
-# long. So gRPC pings the connection. Not for scans: their deadlines are short, and a server cuts off a client that
-# pings often while it has nothing to send, as with a slow reader.
+# long. So gRPC pings the connection. Not for scans: their deadlines are short.
 _WATCHED_OPTIONS: Final[list[tuple[str, str | int]]] = [
     *_CLIENT_OPTIONS,
     ("grpc.keepalive_time_ms", FLIGHT_KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
@@ -255,8 +254,7 @@ def reader_to(address: str, tls: TlsSource | None = None, name: str = "") -> fli
 
 def writer_to(address: str, tls: TlsSource | None = None, name: str = "") -> flight.FlightClient:
     """As `reader_to`, for a DoPut, and for a DoGet whose bytes are taken as they come. Calls end, even if blocked in a
-    write, once the process has answered no ping for FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS. They
-    also end if the server sends nothing for FLIGHT_SILENCE_NS although it lives."""
+    write, once the process has answered no ping for FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS."""
     return _watched.to(address, tls, name)
 
 

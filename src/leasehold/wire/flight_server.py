@@ -147,6 +147,7 @@ class FlightServer:
         self._threads = ServingThreads()
         self._places = threading.Semaphore(FLIGHT_CALLS_MAX)
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
+        names = CallerNames(tls, listen)
         self._server = DoorServer(
             limits=Http2Limits(streams_max=CALLS_PER_PEER_MAX, stream_window=STREAM_WINDOW_BYTES),
             message_bytes_max=FLIGHT_RECEIVED_BYTES_MAX,
@@ -154,15 +155,16 @@ class FlightServer:
             connections_max=connections_of_door(len(sockets)),
             connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
             on_fault=on_fault,
+            is_member=names.is_member,
             kept_header=CALLER_HEADER.encode(),
             quiet_ns=FLIGHT_QUIET_NS,
             answer_ns=FLIGHT_QUIET_NS,
         )
-        self._names = CallerNames(tls, listen)
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
         methods = _Methods(service, self._watch, on_fault, peers)
-        served = {SERVICE + name: self._on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
-        unserved = self._on_thread(partial(methods.answer, _unserved))
+        on_thread = partial(self._on_thread, names)
+        served = {SERVICE + name: on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
+        unserved = on_thread(partial(methods.answer, _unserved))
         self._loop = LoopThread("flight doors")
         self._loop.run(self._server.serve(zip(sockets, contexts, strict=True), served, unserved))
 
@@ -173,7 +175,7 @@ class FlightServer:
         self._loop.close()
         self._threads.close()
 
-    def _on_thread(self, answer: Callable[[ThreadCall, Caller | None], None]) -> CallHandler:
+    def _on_thread(self, names: CallerNames, answer: Callable[[ThreadCall, Caller | None], None]) -> CallHandler:
         def run(call: ThreadCall, caller: Caller | None) -> None:
             call.begin()
             try:
@@ -185,11 +187,12 @@ class FlightServer:
         async def handle(call: IncomingCall) -> None:
             if not self._places.acquire(blocking=False):
                 await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls are under way at this node")
-            caller = self._names.caller(call)
-            if caller is not None and caller.is_member:
-                call.is_of_member()
-            of_thread = ThreadCall(call)
-            self._threads.submit(run, of_thread, caller)
+            try:
+                of_thread = ThreadCall(call)
+                self._threads.submit(run, of_thread, names.caller(call.auth_context()))
+            except BaseException:
+                self._places.release()
+                raise
             await of_thread.serve()
 
         return handle

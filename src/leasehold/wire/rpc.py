@@ -164,10 +164,7 @@ class Handlers:
         """For a server: by path, and for all other paths."""
 
         def comes(call: IncomingCall) -> None:
-            caller = self._callers.caller(call)
-            CALLER.set(caller)
-            if caller is not None and caller.is_member:
-                call.is_of_member()
+            CALLER.set(self._callers.caller(call.auth_context()))
 
         async def begun(call: IncomingCall) -> CountedCall:
             comes(call)
@@ -290,6 +287,7 @@ async def serve(
     """
     contexts = (None,) if tls is None else (context_of(tls, asks=True), context_of(tls, asks=False))
     bound, sockets = listen_at_doors(address, with_tls=tls is not None)
+    callers = CallerNames(tls, address)
     server = DoorServer(
         limits=Http2Limits(streams_max=CALLS_PER_CONNECTION_MAX, stream_window=REQUEST_WINDOW_BYTES),
         message_bytes_max=REQUEST_FRAME_BYTES_MAX,
@@ -297,8 +295,9 @@ async def serve(
         connections_max=connections_of_door(len(sockets)),
         connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
         on_fault=on_fault,
+        is_member=callers.is_member,
     )
-    handlers = Handlers(service, on_fault, CallerNames(tls, address))
+    handlers = Handlers(service, on_fault, callers)
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=server.end)
     requests = RequestReader(OneThread())

@@ -63,8 +63,8 @@ class ServingThreads(Executor):
                 inbox: _Inbox = queue.SimpleQueue()
                 inbox.put(run)
                 thread = threading.Thread(target=self._run, args=[inbox], name="serving", daemon=True)
-                self._threads.add(thread)
                 thread.start()
+                self._threads.add(thread)
             else:
                 self._work.append(run)
         return future

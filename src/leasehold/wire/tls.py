@@ -202,15 +202,19 @@ class CallerNames:
         self._authority = None if tls is None else tls.now().authority
         self._nobody = Caller(CallerRole.NEIGHBOUR if is_loopback(listen) else CallerRole.STRANGER)
 
-    def caller(self, context: Any) -> Caller | None:
-        """None without TLS. A certificate that names none of this cluster is as good as none. Each is parsed once."""
+    def caller(self, facts: Mapping[str, Any]) -> Caller | None:
+        """Of what TLS says of a connection. None without TLS. A certificate that names none of this cluster is as good
+        as none. Each is parsed once."""
         if self._authority is None:
             return None
-        facts: Mapping[str, Any] = context.auth_context()
         uris, pems = facts.get(_URI) or (), facts.get(_PEM) or ()
         if len(uris) != 1 or len(pems) != 1:
             return self._nobody
         return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
+
+    def is_member(self, facts: Mapping[str, Any]) -> bool:
+        caller = self.caller(facts)
+        return caller is not None and caller.is_member
 
 
 NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")
@@ -225,7 +229,7 @@ def _certified(uri: bytes, pem: bytes, authority: str) -> Caller | None:
         [certificate] = read_certificates(Path("the certificate of a caller"), pem)
     except BadCertificate:
         return None
-    # gRPC cuts a name at a zero byte: what counts is the whole one, which the authority has signed.
+    # TLS may cut a name at a zero byte: what counts is the whole one, which the authority has signed.
     if name.authority != authority or uris_of(certificate) != [name.uri]:
         return None
     begins_s, ends_s = (

@@ -78,6 +78,8 @@ class IncomingCall:
     # For the connection: `Receives`.
 
     def came(self, piece: memoryview, *, ended: bool) -> None:
+        if self._is_ended:
+            return
         before = len(self._messages)
         try:
             self._messages.extend(self._assembler.feed(piece))
@@ -106,15 +108,16 @@ class IncomingCall:
             task.cancel()
             return
         asyncio.get_running_loop().call_later(SESSION_END_GRACE_NS / SECOND_NS, task.cancel)
-        if self._waiting is not None:
-            _wake(self._waiting)
+        for waiting in (self._waiting, self._room):
+            if waiting is not None:
+                _wake(waiting)
 
-    def spend(self, spent_ns: int) -> None:
-        """Its handler has worked for so long."""
+    def spend(self, spent_ns: int, *, is_of_turn: bool = True) -> None:
+        """Its handler has worked for so long, on the loop or on a thread."""
         if spent_ns <= self._paid_ns:
             self._paid_ns -= spent_ns
         else:
-            self._connection.spend(spent_ns - self._paid_ns)
+            self._connection.spend(spent_ns - self._paid_ns, is_of_turn=is_of_turn)
             self._paid_ns = 0
 
     def has_room(self) -> None:
@@ -128,6 +131,8 @@ class IncomingCall:
 
     def _over(self) -> None:
         self._is_over = True
+        self._connection.give_back(self._paid_ns)
+        self._paid_ns = 0
         self.task = self._stream.receiver = None  # so what has come of a message is freed at once
         at_end, self._at_end = self._at_end, []
         for act in at_end:
@@ -150,10 +155,6 @@ class IncomingCall:
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """What TLS says of the peer, by gRPC's names."""
         return self._connection.auth_context
-
-    def is_of_member(self) -> None:
-        """What comes on its connection waits for no others."""
-        self._connection.is_of_member = True
 
     async def read(self) -> object:
         """The next message, as bytes, or EOF."""
@@ -212,6 +213,8 @@ class IncomingCall:
         """The first time counts."""
         if not self._is_ended:
             self._is_ended = True
+            self._messages.clear()
+            self._assembler = MessageAssembler(0)
             block = status_block(status, why, has_headers=self._has_headers, trailing=trailing)
             self._connection.http.out.trailers(self._stream, block)
             self._connection.flush_soon()

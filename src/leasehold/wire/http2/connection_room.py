@@ -1,7 +1,7 @@
 """Who may have a connection to the doors of a server.
 
 A peer has at most so many at each door. If a door is full, the peer with most of them gives way: the first of its
-connections that is no member's is ended. So nobody can keep others out, from however many addresses.
+connections that is no member's is ended. So strangers do not keep others out, from however many addresses.
 """
 
 from collections import defaultdict
@@ -36,9 +36,10 @@ class ConnectionRoom(Generic[G]):
         goes = None
         if sum(map(len, here.values())) >= self._per_door_max:
             most = max((peers for peers in here.values() if _first_to_go(peers)), key=len, default=theirs)
-            if len(most) <= len(theirs) + 1:
-                return one
             goes = _first_to_go(most)
+            if goes is None or len(most) <= len(theirs) + 1:
+                return one
+            del most[goes]  # its end may be late, and others come meanwhile
         here.setdefault(peer, {})[one] = None
         return goes
 

@@ -11,10 +11,13 @@ from leasehold.limits.http2 import (
     CALL_NS,
     CONTROL_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
+    PIECE_BYTES,
     RECEIVE_BYTES,
     RECEIVE_BYTES_MIN,
     RECEIVE_NS,
     SEND_AHEAD_BYTES,
+    STALLED_NS,
+    WAITING_BYTES_MAX,
 )
 from leasehold.limits.requests import HANDSHAKE_NS
 from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS
@@ -59,6 +62,8 @@ class DoorConnection(asyncio.BufferedProtocol):
         self._is_given = self._is_made = False
         """Whether it was given to the loop, and whether the loop has taken it over."""
         self._is_paused = False
+        self._paused_ns = 0
+        """Since when it is, if it is."""
         self._will_flush = False
         self._receive_bytes = RECEIVE_BYTES_MIN
         """What is read at a time."""
@@ -84,6 +89,7 @@ class DoorConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._is_made = True
+        self._made_ns = self.server.now_ns()
         self._transport.set_write_buffer_limits(high=SEND_AHEAD_BYTES)
         if self._closing_ns is not None:
             self._transport.abort()
@@ -92,6 +98,7 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 as the loop calls it
         self.server.remove(self)
+        self._taken_up()
         streams, self.http.streams = self.http.streams, {}
         for stream in streams.values():
             self.http.out.forget(stream)
@@ -100,27 +107,47 @@ class DoorConnection(asyncio.BufferedProtocol):
                 stream.receiver.reset()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 as the loop calls it
-        return self.server.received[: self._receive_bytes]
+        size = self._receive_bytes
+        if not self._is_looked_at_now and self.server.waiting_bytes + size > WAITING_BYTES_MAX:
+            size = RECEIVE_BYTES_MIN
+        return self.server.received[:size]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard_ns, self._asked_ns = self.server.now_ns(), None
         came = self.server.received[:nbytes]
-        if self.is_of_member or self.server.turns.may_go():
+        if self._is_looked_at_now:
             self._look_at(came)
         else:
-            self._unread = bytes(came)
-            self._transport.pause_reading()
-            self.server.turns.wait(self.sharer, self)
-            self.server.turn_soon()
+            self._wait_with(came)
 
     def go_on(self) -> None:
         """Its turn has come."""
         if not self._is_given:
             self.give()
-        unread, self._unread = self._unread, None
+        unread = self._taken_up()
         if unread is not None and not self._transport.is_closing():
+            self._heard_ns = self.server.now_ns()
             self._look_at(memoryview(unread))
-            self._transport.resume_reading()
+            if self._unread is None:
+                self._transport.resume_reading()
+
+    @property
+    def _is_looked_at_now(self) -> bool:
+        """Whether what comes now does not wait."""
+        return self.is_of_member or self.server.turns.may_go()
+
+    def _wait_with(self, came: memoryview) -> None:
+        self._unread = bytes(came)
+        self.server.waiting_bytes += len(came)
+        self._transport.pause_reading()
+        self.server.turns.wait(self.sharer, self)
+        self.server.turn_soon()
+
+    def _taken_up(self) -> bytes | None:
+        """What has waited."""
+        unread, self._unread = self._unread, None
+        self.server.waiting_bytes -= len(unread or b"")
+        return unread
 
     def give(self) -> None:
         """To the loop."""
@@ -128,21 +155,36 @@ class DoorConnection(asyncio.BufferedProtocol):
             self._is_given = True
             self.server.make(self)
 
-    def spend(self, spent_ns: int) -> None:
-        """The server has worked for so long on what the peer has said."""
+    def spend(self, spent_ns: int, *, is_of_turn: bool = True) -> None:
+        """The server has worked for so long on what the peer has said, or threads beside its loop have."""
         if not self.is_of_member:
-            self.server.turns.spend(self.sharer, spent_ns)
+            self.server.turns.spend(self.sharer, spent_ns, is_of_turn=is_of_turn)
             self.server.turn_soon()
 
+    def give_back(self, unused_ns: int) -> None:
+        """So much of what the peer has spent was not used."""
+        self.server.turns.give_back(self.sharer, unused_ns)
+
     def _look_at(self, came: memoryview) -> None:
+        is_whole, spent_ns = len(came) == self._receive_bytes, 0
+        while came and not self._transport.is_closing():
+            piece, came = came[:PIECE_BYTES], came[PIECE_BYTES:]
+            spent_ns = self._look_at_piece(piece)
+            if spent_ns > RECEIVE_NS and not self.is_of_member:
+                self._receive_bytes = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2)
+                if came:
+                    self._wait_with(came)
+                return
+        if is_whole and spent_ns < RECEIVE_NS // 4:
+            self._receive_bytes = min(RECEIVE_BYTES, 2 * self._receive_bytes)
+
+    def _look_at_piece(self, piece: memoryview) -> int:
+        """Answers what it has cost, in ns."""
         began_ns, self._begun_now = self.server.now_ns(), 0
-        self._take(came)
+        self._take(piece)
         spent_ns = self.server.now_ns() - began_ns + CALL_NS * self._begun_now
         self.spend(spent_ns)
-        if spent_ns > RECEIVE_NS and not self.is_of_member:
-            self._receive_bytes = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2)
-        elif spent_ns < RECEIVE_NS // 4 and len(came) == self._receive_bytes:
-            self._receive_bytes = min(RECEIVE_BYTES, 2 * self._receive_bytes)
+        return spent_ns
 
     def _take(self, came: memoryview) -> None:
         try:
@@ -161,6 +203,7 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
+        self._paused_ns = self.server.now_ns()
 
     def resume_writing(self) -> None:
         self._is_paused = False
@@ -182,6 +225,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         if not is_done and rest:
             raise ssl.SSLError("a handshake over its bound")
         if is_done:
+            self.is_of_member = self.server.is_member(self.auth_context)
             tls.came(rest)
             self.flush()
         return is_done
@@ -335,6 +379,11 @@ class DoorConnection(asyncio.BufferedProtocol):
             if now_ns - self._closing_ns > KEEPALIVE_TIMEOUT_NS:
                 self.abort()
             return
+        if self._unread is not None:
+            return  # it has said something, and waits for its turn
+        if self._is_paused and now_ns - self._paused_ns > STALLED_NS:
+            self.abort()
+            return
         is_late = now_ns - self._made_ns > HANDSHAKE_NS
         quiet_ns = now_ns - self._heard_ns
         if self.http.streams or self.http.begun > self._begun:
@@ -344,8 +393,6 @@ class DoorConnection(asyncio.BufferedProtocol):
         if self._tls is not None and not self._tls.is_open:
             if is_late:
                 self.abort()
-        elif self._unread is not None:
-            pass  # it has said something
         elif is_late and not self.http.has_acknowledged:
             self._end(ENHANCE_YOUR_CALM)
         elif not self.http.streams:

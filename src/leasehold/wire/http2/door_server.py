@@ -22,6 +22,8 @@ from leasehold.wire.http2.turns import FairTurns
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
+AuthContext: TypeAlias = Mapping[str, list[bytes]]
+"""What TLS says of a peer, by gRPC's names."""
 ContextNow: TypeAlias = Callable[[], ssl.SSLContext]
 """What the next connection to a door is shown."""
 _CLOCK: Final = BoottimeClock()
@@ -46,12 +48,14 @@ class DoorServer:
         connections_max: int,
         connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
+        is_member: Callable[[AuthContext], bool] = lambda _: False,
         kept_header: bytes = b"",
         quiet_ns: int = KEEPALIVE_INTERVAL_NS,
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
         """`on_fault` gets every error that was not foreseen. A connection without a call is closed after `idle_ns`.
-        Each door takes `connections_max`, and of one peer `connections_per_peer_max`.
+        Each door takes `connections_max`, and of one peer `connections_per_peer_max`. `is_member` tells by what TLS
+        says whether a peer is a node or coordinator.
 
         Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
         while it has a call is asked whether it is there, and has `answer_ns` to answer."""
@@ -64,7 +68,11 @@ class DoorServer:
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         """What connections are read into: one after the other, and each at once dealt with."""
         self.decrypted = memoryview(bytearray(RECEIVE_BYTES))
+        self.is_member = is_member
+        self.waiting_bytes = 0
+        """Of all connections that wait for their turn."""
         self.turns = FairTurns[DoorConnection]()
+        self._loop: asyncio.AbstractEventLoop
         self._turn_ns = self.now_ns()
         self._is_turn_due = False
         self._handlers: Mapping[str, CallHandler] = {}
@@ -82,7 +90,6 @@ class DoorServer:
         """Whether no file is left for a connection."""
         self._making: set[asyncio.Task[None]] = set()
         """Connections that the loop takes over."""
-        self._is_ending = False
         self._sweep: asyncio.TimerHandle | None = None
         self._looked_ns = self.now_ns()
 
@@ -93,6 +100,7 @@ class DoorServer:
         unserved: CallHandler,
     ) -> None:
         """Takes connections at these sockets, and calls by their paths. `unserved` gets all others."""
+        self._loop = asyncio.get_running_loop()
         self._handlers, self._unserved = handlers, unserved
         self._doors = [_Door(number, *one) for number, one in enumerate(doors)]
         self._listen()
@@ -157,7 +165,6 @@ class DoorServer:
     async def close(self, *, grace_ns: int = 0) -> None:
         """Stops listening, and cancels what runs; its tasks end as they please. With `grace_ns`, calls may end by
         themselves before; connections that have one then are cut off."""
-        self._is_ending = True
         if self._sweep is not None:
             self._sweep.cancel()
         self._rest()
@@ -194,7 +201,7 @@ class DoorServer:
         """A turn has been used, at least in part."""
         if not self._is_turn_due:
             self._is_turn_due = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         """The next ones are looked at; the loop has done all else that was due."""
@@ -203,8 +210,8 @@ class DoorServer:
         self._turn_ns = now_ns
         self.turns.begin(now_ns - before_ns)
         while (connection := self.turns.next()) is not None:
-            connection.go_on()
             self.turn_soon()  # for those that wait still
+            connection.go_on()
 
     def _look(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)

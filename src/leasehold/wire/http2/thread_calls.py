@@ -74,13 +74,11 @@ class ThreadCall(Iterator[bytes]):
         for act in at_end:
             act()
 
-    def _ask(self, worked: int, *, is_for_message: bool) -> None:
-        self._call.spend(worked)
+    def _ask(self, *, is_for_message: bool) -> None:
         if not self._asked.done():
             self._asked.set_result(is_for_message)
 
-    def _send(self, worked: int, answer: bytes) -> None:
-        self._call.spend(worked)
+    def _send(self, answer: bytes) -> None:
         self._is_sending = True
         with suppress(CallEnded):  # the thread hears of it
             self._call.answer(answer)
@@ -98,7 +96,7 @@ class ThreadCall(Iterator[bytes]):
 
     def __next__(self) -> bytes:
         """Waits for a message. Raises `CallEnded`."""
-        self._post(partial(self._ask, self._worked(), is_for_message=True))
+        self._say(partial(self._ask, is_for_message=True))
         message = self._came.get()
         if message is EOF:
             raise StopIteration
@@ -109,7 +107,7 @@ class ThreadCall(Iterator[bytes]):
 
     def write(self, answer: bytes) -> None:
         """Hands an answer over, and waits until it has gone. Raises `CallEnded`."""
-        self._post(partial(self._send, self._worked(), answer))
+        self._say(partial(self._send, answer))
         if not self._gone.get():
             raise CallEnded
 
@@ -120,12 +118,24 @@ class ThreadCall(Iterator[bytes]):
     def finish(self) -> None:
         """The handler has ended."""
         with suppress(CallEnded):
-            self._post(partial(self._ask, self._worked(), is_for_message=False))
+            self._say(partial(self._ask, is_for_message=False))
 
-    def _worked(self) -> int:
-        """For how many ns the thread has worked since it was asked last: its peer's share of the server's time."""
+    def _say(self, act: Callable[[], None]) -> None:
+        """Tells the loop to do this, and for how long this thread has worked: that is of the peer's share of the
+        server's time. Raises `CallEnded`."""
         before_ns, self._worked_ns = self._worked_ns, worked_ns()
-        return self._worked_ns - before_ns
+        spend = partial(self._call.spend, self._worked_ns - before_ns, is_of_turn=False)
+
+        def do() -> None:
+            spend()
+            act()
+
+        try:
+            self._post(do)
+        except CallEnded:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(spend)
+            raise
 
     def _post(self, act: Callable[[], None]) -> None:
         """Raises `CallEnded`."""

@@ -4,15 +4,16 @@ What a peer sends may cost its server much or little, and a stranger chooses wha
 taken is counted, and while bytes wait, those of the peer that has taken least are looked at next. A peer that has asked
 for nothing of late has its turn at once, however many others flood the server.
 
-The server looks at bytes for TURN_NS at a time. Then its loop does all else that is due. What members say never waits
-here.
+A turn ends after TURN_NS, or with the piece that is looked at then. Then the loop does all else that is due. What
+members say never waits here. A peer that has taken much more than its share owes DEBT_NS_MAX at most: it may have been
+alone until then.
 """
 
 import heapq
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-from leasehold.limits.http2 import PEERS_REMEMBERED, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, PEERS_REMEMBERED, TURN_NS
 
 T = TypeVar("T")
 _NOTHING: Final = 0
@@ -44,9 +45,17 @@ class FairTurns(Generic[T]):
             self._put(peer)
         self._waiting[peer].append(one)
 
-    def spend(self, peer: str, spent_ns: int) -> None:
-        self.left_ns -= spent_ns
-        self._spent_ns[peer] = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + spent_ns
+    def spend(self, peer: str, spent_ns: int, *, is_of_turn: bool = True) -> None:
+        """Outside of a turn, other threads have worked."""
+        if is_of_turn:
+            self.left_ns -= spent_ns
+        spent = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + spent_ns
+        self._spent_ns[peer] = min(spent, self._now_ns + DEBT_NS_MAX)
+
+    def give_back(self, peer: str, unused_ns: int) -> None:
+        """So much of what the peer has spent was not used."""
+        if peer in self._spent_ns:
+            self._spent_ns[peer] -= unused_ns
 
     def begin(self, passed_ns: int) -> None:
         """A turn begins, so long after the one before."""

@@ -11,7 +11,6 @@ from tests.unit.wire.http2.served_calls import BLOCK, OPEN, YES, Handlers, conne
 
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2 import door_connection
-from leasehold.wire.http2.calls import IncomingCall
 from leasehold.wire.http2.frames import DATA, END_HEADERS, HEADERS, PING, frame
 from leasehold.wire.http2.grpc_messages import prefixed
 
@@ -69,17 +68,13 @@ def test_calls_that_wait_for_their_turn_are_all_answered(
 
 async def test_a_member_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything else waits: no turn begins."""
-
-    class Known(Handlers):
-        async def echo(self, call: IncomingCall) -> None:
-            call.is_of_member()
-            await super().echo(call)
-
-    async with serving(Known()) as (server, address), connected(address) as (reader, writer):
+    async with serving(Handlers()) as (server, address), connected(address) as (reader, writer):
         writer.write(OPEN + YES + frame(HEADERS, END_HEADERS, 1, BLOCK))
         message = b"".join(prefixed(b"first"))
         writer.write(frame(DATA, 0, 1, message))
         assert await reader.readuntil(b"first")
+        [member] = server._connections
+        member.is_of_member = True
         async with connected(address) as (other, stranger):
             stranger.write(OPEN)
             assert await other.read(1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.limits.http2 import TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, TURN_NS
 from leasehold.wire.http2.turns import FairTurns
 
 ALWAYS_NS = TURN_NS // 100
@@ -123,3 +123,26 @@ def test_each_that_waits_has_its_turn_once(waits: list[tuple[str, int]]) -> None
     assert sorted(found) == list(range(len(waits)))
     fair.begin(0)
     assert fair.may_go()
+
+
+def test_a_peer_that_was_alone_owes_little() -> None:
+    fair = FairTurns[str]()
+    for _ in range(1_000):
+        fair.spend("a", 2 * TURN_NS, is_of_turn=False)
+        fair.begin(TURN_NS)
+    assert fair.may_go(), "other threads have worked"
+    for peer in ("a", "b"):
+        fair.wait(peer, peer)
+    worked = served(fair, {"a": ALWAYS_NS, "b": ALWAYS_NS}, 2 * DEBT_NS_MAX // TURN_NS)
+    assert worked["a"] > 0
+
+
+def test_what_was_not_used_is_given_back() -> None:
+    fair = FairTurns[str]()
+    fair.give_back("c", 1)
+    for peer in ("a", "b"):
+        fair.spend(peer, 2 * ALWAYS_NS)
+    fair.give_back("b", ALWAYS_NS)
+    for peer in ("a", "b", "c"):
+        fair.wait(peer, peer)
+    assert [fair.next() for _ in range(3)] == ["c", "b", "a"]
