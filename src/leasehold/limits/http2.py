@@ -26,7 +26,7 @@ messages and data that move, with calls that end, and with time."""
 ALLOWANCE_OF_SECOND: Final = 100
 RECEIVE_BYTES: Final = 256 * 1024
 """What a server reads from a connection at a time, if that costs it little."""
-PIECE_BYTES: Final = 32 * 1024
+PIECE_BYTES: Final = 64 * 1024
 """Of what was read, a server looks at so much before it asks what that has cost."""
 WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 """What may wait in memory for its turn, of all connections; above that, RECEIVE_BYTES_MIN of each."""

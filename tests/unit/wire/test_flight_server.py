@@ -133,6 +133,19 @@ def test_a_call_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(call(channel, "DoGet", b"")) == 2
 
 
+def test_a_call_for_which_no_thread_begins_keeps_no_place(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    places = served.server._places._value
+    with monkeypatch.context() as patched, served.raw() as channel:
+        patched.setattr(served.server._threads, "submit", none)
+        assert status(lambda: call(channel, "DoAction", b"")) is grpc.StatusCode.UNKNOWN
+    assert served.server._places._value == places
+    assert [str(one) for one in served.faults] == ["can't start new thread"]
+    served.faults.clear()
+
+
 def test_streams_under_way_may_end_when_a_server_closes() -> None:
     made, begun = Served(), threading.Event()
 

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 from tests.unit.wire.http2.served_calls import BLOCK, OPEN, YES, Handlers, connected, serving, until_closed
 
+from leasehold.limits.http2 import RECEIVE_BYTES, RECEIVE_BYTES_MIN, WAITING_BYTES_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2 import door_connection
 from leasehold.wire.http2.frames import DATA, END_HEADERS, HEADERS, PING, frame
@@ -87,3 +88,34 @@ async def test_a_member_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.undo()
             server.turn_soon()
             assert await other.readuntil(b"12345678")
+
+
+async def test_what_waits_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(Handlers()) as (server, address), connected(address) as (reader, writer):
+        writer.write(OPEN + YES)
+        assert await reader.read(1)
+        [one] = server._connections
+        one._receive_bytes = RECEIVE_BYTES
+        assert len(one.get_buffer(-1)) == RECEIVE_BYTES, "what is looked at now does not wait"
+        monkeypatch.setattr(server.turns, "may_go", lambda: False)
+        assert len(one.get_buffer(-1)) == RECEIVE_BYTES
+        monkeypatch.setattr(server, "waiting_bytes", WAITING_BYTES_MAX)
+        assert len(one.get_buffer(-1)) == RECEIVE_BYTES_MIN
+        monkeypatch.undo()
+
+
+async def test_a_costly_piece_ends_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_connection, "PIECE_BYTES", 100)
+    monkeypatch.setattr(door_connection, "RECEIVE_NS", -1)
+    async with serving(Handlers()) as (server, address), connected(address) as (reader, writer):
+        writer.write(OPEN + YES + frame(PING, 0, 0, b"the last"))
+        assert await reader.readuntil(b"the last")
+        [one] = server._connections
+        monkeypatch.setattr(server, "turn_soon", lambda: None)
+        one._look_at(memoryview(frame(PING, 0, 0, b"12345678") * 50))
+        assert len(one._unread or b"") == server.waiting_bytes == 50 * 17 - 100
+        monkeypatch.undo()
+        server.turn_soon()
+        for _ in range(50):
+            assert await reader.readuntil(b"12345678")
+        assert server.waiting_bytes == 0
