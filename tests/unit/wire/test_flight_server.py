@@ -17,7 +17,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire import flight_server
 from leasehold.wire.flight import within
 from leasehold.wire.flight_server import FlightServer
-from leasehold.wire.http2 import door_connection
+from leasehold.wire.http2 import patience
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_a_port_that_is_taken_is_told_at_once(served: Served) -> None:
 
 
 def test_a_client_whose_connection_was_closed_as_idle_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_connection, "KEEPALIVE_TIMEOUT_NS", SECOND_NS // 10)
+    monkeypatch.setattr(patience, "KEEPALIVE_TIMEOUT_NS", SECOND_NS // 10)
     with serving(idle_ns=1) as served:
         for _ in range(3):
             assert len(list(served.client.list_actions())) == 2

@@ -8,24 +8,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from leasehold.limits.http2 import (
-    CALL_NS,
     CONTROL_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
-    PIECE_BYTES,
-    RECEIVE_BYTES,
-    RECEIVE_BYTES_MIN,
-    RECEIVE_NS,
     SEND_AHEAD_BYTES,
     STALLED_NS,
-    WAITING_BYTES_MAX,
 )
-from leasehold.limits.requests import HANDSHAKE_NS
 from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2.calls import IncomingCall
 from leasehold.wire.http2.frames import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS, ConnectionFailed
 from leasehold.wire.http2.grpc_messages import COPIED_BYTES_MAX, KIND
+from leasehold.wire.http2.patience import PeerPatience, PeerVerdict
 from leasehold.wire.http2.server_end import ServerEnd
+from leasehold.wire.http2.shared_time import SharesTime
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
 from leasehold.wire.peers import connection_name, peer_of
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
     from leasehold.wire.http2.door_server import DoorServer
 
 
-class DoorConnection(asyncio.BufferedProtocol):
+class DoorConnection(SharesTime, asyncio.BufferedProtocol):
     """Over TLS if it has a `context`."""
 
     def __init__(
@@ -46,17 +41,14 @@ class DoorConnection(asyncio.BufferedProtocol):
         host: str,
         port: int,
     ) -> None:
+        super().__init__(server, peer_of(host))
         self.server = server
         self.door = door
         """Its number."""
         self.limits = server.limits
         self.http = ServerEnd(server.limits)
         self.accepted = accepted
-        self.sharer = peer_of(host)
-        """With whom it shares its part of the server's time: all connections of an address."""
         self.peer = connection_name(host, port)
-        self.is_of_member = False
-        """Whether what comes waits for no others."""
         self._tls = None if context is None else TlsEnd(context)
         self._transport: asyncio.Transport
         self._is_given = self._is_made = False
@@ -65,31 +57,36 @@ class DoorConnection(asyncio.BufferedProtocol):
         self._paused_ns = 0
         """Since when it is, if it is."""
         self._will_flush = False
-        self._receive_bytes = RECEIVE_BYTES_MIN
-        """What is read at a time."""
-        self._unread: bytes | None = None
-        """What has come and waits for its turn; nothing more is read."""
-        self._begun_now = 0
-        """Calls that have begun with what is looked at now."""
         self._closing_ns: int | None = None
         self._shake_bytes = HANDSHAKE_BYTES_MAX
         """How many more may come until TLS is done."""
         self._going: list[CallStream] = []
         """Calls that have been written, and may wait in the transport."""
-        self._made_ns = self._heard_ns = self._rested_ns = self._used_ns = server.now_ns()
-        self._begun = 0
-        """Calls, at the last look."""
-        self._warned_ns: int | None = None
-        """When we warned the peer that we will end the connection."""
-        self._asked_ns: int | None = None
-        """When a ping was sent, if nothing was heard since."""
+        self._rested_ns = server.now_ns()
+        self._patience = self._begin_patience()
+
+    def _begin_patience(self) -> PeerPatience:
+        server = self.server
+        return PeerPatience(
+            server.now_ns(), idle_ns=server.idle_ns, quiet_ns=server.quiet_ns, answer_ns=server.answer_ns
+        )
+
+    # For `SharesTime`.
+
+    def stop_reading(self) -> None:
+        self._transport.pause_reading()
+        self.server.turns.wait(self.sharer, self)
+        self.server.turn_soon()
+
+    def has_ended(self) -> bool:
+        return self._transport.is_closing()
 
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._is_made = True
-        self._made_ns = self.server.now_ns()
+        self._patience = self._begin_patience()
         self._transport.set_write_buffer_limits(high=SEND_AHEAD_BYTES)
         if self._closing_ns is not None:
             self._transport.abort()
@@ -98,7 +95,7 @@ class DoorConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 as the loop calls it
         self.server.remove(self)
-        self._taken_up()
+        self.taken_up()
         streams, self.http.streams = self.http.streams, {}
         for stream in streams.values():
             self.http.out.forget(stream)
@@ -107,47 +104,23 @@ class DoorConnection(asyncio.BufferedProtocol):
                 stream.receiver.reset()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 as the loop calls it
-        size = self._receive_bytes
-        if not self._is_looked_at_now and self.server.waiting_bytes + size > WAITING_BYTES_MAX:
-            size = RECEIVE_BYTES_MIN
-        return self.server.received[:size]
+        return self.server.received[: self.receive_bytes()]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard_ns, self._asked_ns = self.server.now_ns(), None
+        self._patience.heard(self.server.now_ns())
         came = self.server.received[:nbytes]
-        if self._is_looked_at_now:
-            self._look_at(came)
-        else:
-            self._wait_with(came)
+        self.receive(came)
 
     def go_on(self) -> None:
         """Its turn has come."""
         if not self._is_given:
             self.give()
-        unread = self._taken_up()
+        unread = self.taken_up()
         if unread is not None and not self._transport.is_closing():
-            self._heard_ns = self.server.now_ns()
-            self._look_at(memoryview(unread))
-            if self._unread is None:
+            self._patience.heard(self.server.now_ns())
+            self.look_at(memoryview(unread))
+            if not self.is_waiting:
                 self._transport.resume_reading()
-
-    @property
-    def _is_looked_at_now(self) -> bool:
-        """Whether what comes now does not wait."""
-        return self.is_of_member or self.server.turns.may_go()
-
-    def _wait_with(self, came: memoryview) -> None:
-        self._unread = bytes(came)
-        self.server.waiting_bytes += len(came)
-        self._transport.pause_reading()
-        self.server.turns.wait(self.sharer, self)
-        self.server.turn_soon()
-
-    def _taken_up(self) -> bytes | None:
-        """What has waited."""
-        unread, self._unread = self._unread, None
-        self.server.waiting_bytes -= len(unread or b"")
-        return unread
 
     def give(self) -> None:
         """To the loop."""
@@ -155,38 +128,7 @@ class DoorConnection(asyncio.BufferedProtocol):
             self._is_given = True
             self.server.make(self)
 
-    def spend(self, spent_ns: int, *, is_of_turn: bool = True) -> None:
-        """The server has worked for so long on what the peer has said, or threads beside its loop have."""
-        if not self.is_of_member:
-            self.server.turns.spend(self.sharer, spent_ns, is_of_turn=is_of_turn)
-            self.server.turn_soon()
-
-    def give_back(self, unused_ns: int) -> None:
-        """So much of what the peer has spent was not used."""
-        self.server.turns.give_back(self.sharer, unused_ns)
-
-    def _look_at(self, came: memoryview) -> None:
-        is_whole, spent_ns = len(came) == self._receive_bytes, 0
-        while came and not self._transport.is_closing():
-            piece, came = came[:PIECE_BYTES], came[PIECE_BYTES:]
-            spent_ns = self._look_at_piece(piece)
-            if spent_ns > RECEIVE_NS and not self.is_of_member:
-                self._receive_bytes = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2)
-                if came:
-                    self._wait_with(came)
-                return
-        if is_whole and spent_ns < RECEIVE_NS // 4:
-            self._receive_bytes = min(RECEIVE_BYTES, 2 * self._receive_bytes)
-
-    def _look_at_piece(self, piece: memoryview) -> int:
-        """Answers what it has cost, in ns."""
-        began_ns, self._begun_now = self.server.now_ns(), 0
-        self._take(piece)
-        spent_ns = self.server.now_ns() - began_ns + CALL_NS * self._begun_now
-        self.spend(spent_ns)
-        return spent_ns
-
-    def _take(self, came: memoryview) -> None:
+    def take(self, came: memoryview) -> None:
         try:
             if self._tls is None:
                 self._take_in(came)
@@ -273,7 +215,7 @@ class DoorConnection(asyncio.BufferedProtocol):
         call = IncomingCall(self, begun.stream, self.server.message_bytes_max, said.get(self.server.kept_header))
         begun.stream.receiver = call
         path = said.get(b":path", b"").decode(errors="replace")
-        self._begun_now += 1
+        self.begun_now += 1
         call.task = self.server.begin(call, path)
 
     # What goes.
@@ -379,49 +321,37 @@ class DoorConnection(asyncio.BufferedProtocol):
             if now_ns - self._closing_ns > KEEPALIVE_TIMEOUT_NS:
                 self.abort()
             return
-        if self._unread is not None:
+        if self.is_waiting:
             return  # it has said something, and waits for its turn
         if self._is_paused and now_ns - self._paused_ns > STALLED_NS:
             self.abort()
             return
-        is_late = now_ns - self._made_ns > HANDSHAKE_NS
-        quiet_ns = now_ns - self._heard_ns
-        if self.http.streams or self.http.begun > self._begun:
-            self._begun, self._used_ns = self.http.begun, now_ns
         self.http.allowance.rested((now_ns - self._rested_ns) / SECOND_NS)
         self._rested_ns = now_ns
-        if self._tls is not None and not self._tls.is_open:
-            if is_late:
+        verdict = self._patience.look(
+            now_ns,
+            is_open=self._tls is None or self._tls.is_open,
+            has_acknowledged=self.http.has_acknowledged,
+            calls=len(self.http.streams),
+            begun=self.http.begun,
+        )
+        match verdict:
+            case PeerVerdict.ABORT:
                 self.abort()
-        elif is_late and not self.http.has_acknowledged:
-            self._end(ENHANCE_YOUR_CALM)
-        elif not self.http.streams:
-            self._sweep_idle(now_ns)
-        elif self._asked_ns is not None:
-            if now_ns - self._asked_ns > self.server.answer_ns:
-                self.abort()
-        elif quiet_ns > self.server.quiet_ns:
-            self._asked_ns = now_ns
-            self.http.ping()
-            self.flush()
-
-    def _sweep_idle(self, now_ns: int) -> None:
-        """No call is under way."""
-        if self._warned_ns is not None:
-            if now_ns - self._warned_ns > KEEPALIVE_TIMEOUT_NS:
+            case PeerVerdict.REFUSE:
+                self._end(ENHANCE_YOUR_CALM)
+            case PeerVerdict.CLOSE:
                 self._end(NO_ERROR)
-        elif now_ns - self._used_ns > self.server.idle_ns:
-            self._warned_ns = now_ns
-            self.http.warn()
-            self.flush()
+            case PeerVerdict.WARN:
+                self.http.warn()
+                self.flush()
+            case PeerVerdict.ASK:
+                self.http.ping()
+                self.flush()
+            case PeerVerdict.GOES_ON:
+                pass
 
     @cached_property
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """What TLS says of the peer, by gRPC's names."""
-        if self._tls is None:
-            return {}
-        content, uris = self._tls.certificate()
-        if not content:
-            return {}
-        pem = ssl.DER_cert_to_PEM_cert(content).encode()
-        return {"peer_uri": uris, "x509_pem_cert": [pem]}
+        return {} if self._tls is None else self._tls.facts()

@@ -77,13 +77,15 @@ class TlsEnd:
         """What is to be sent."""
         return self._out.read()
 
-    def certificate(self) -> tuple[bytes, list[bytes]]:
-        """That of the peer, which was verified, in DER, and the URIs that it names; empty without one."""
+    def facts(self) -> dict[str, list[bytes]]:
+        """The certificate of the peer, which was verified, and the URIs that it names, by gRPC's names; empty without
+        one."""
         content = self._tls.getpeercert(binary_form=True)
-        facts = self._tls.getpeercert() or {}
-        names = facts.get("subjectAltName", ())
+        if not content:
+            return {}
+        names = (self._tls.getpeercert() or {}).get("subjectAltName", ())
         uris = [str(one[1]).encode() for one in names if one[0] == "URI"]
-        return content or b"", uris
+        return {"peer_uri": uris, "x509_pem_cert": [ssl.DER_cert_to_PEM_cert(content).encode()]}
 
 
 def server_context(chain: bytes, key: bytes, roots: bytes | None) -> ssl.SSLContext:

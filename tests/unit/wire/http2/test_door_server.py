@@ -26,7 +26,7 @@ from tests.unit.wire.http2.served_calls import (
 
 from leasehold.limits.http2 import HANDSHAKE_BYTES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.http2 import door_connection, door_server
+from leasehold.wire.http2 import door_connection, door_server, patience
 from leasehold.wire.http2.calls import EOF, IncomingCall
 from leasehold.wire.http2.frames import (
     ACK,
@@ -53,7 +53,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"PRI * ", OPEN])
 async def test_a_peer_that_does_not_begin_is_cut_off(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(door_connection, "HANDSHAKE_NS", SOON_NS)
+    monkeypatch.setattr(patience, "HANDSHAKE_NS", SOON_NS)
     async with serving(Handlers()) as (_, address), connected(address) as (reader, writer):
         writer.write(sent)
         came = await until_closed(reader)
@@ -61,7 +61,7 @@ async def test_a_peer_that_does_not_begin_is_cut_off(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_peer_that_does_not_begin_tls_is_cut_off(monkeypatch: pytest.MonkeyPatch, shown: object) -> None:
-    monkeypatch.setattr(door_connection, "HANDSHAKE_NS", SOON_NS)
+    monkeypatch.setattr(patience, "HANDSHAKE_NS", SOON_NS)
     async with serving(Handlers(), context=shown) as (server, address), connected(address) as (reader, writer):
         writer.write(b"\x16\x03\x01\x02")
         assert await until_closed(reader) == b""
@@ -75,7 +75,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 
 async def test_a_handshake_over_its_bound_is_cut_off(monkeypatch: pytest.MonkeyPatch, shown: object) -> None:
-    monkeypatch.setattr(door_connection, "HANDSHAKE_NS", 600 * SECOND_NS)
+    monkeypatch.setattr(patience, "HANDSHAKE_NS", 600 * SECOND_NS)
     record = b"\x16\x03\x01\x40\x00" + b"\x01\x00\xff\xff" + bytes(16_380)
     async with serving(Handlers(), context=shown) as (_, address), connected(address) as (reader, writer):
         writer.write(record * (1 + HANDSHAKE_BYTES_MAX // len(record)))
@@ -223,7 +223,7 @@ async def test_messages_larger_than_any_window_come_and_go() -> None:
 async def test_a_connection_with_short_calls_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     idle_ns = 200 * MILLISECOND_NS
     async with serving(Handlers(), idle_ns=idle_ns) as (server, address), grpc.aio.insecure_channel(address) as channel:
-        monkeypatch.setattr(door_connection, "KEEPALIVE_TIMEOUT_NS", idle_ns)
+        monkeypatch.setattr(patience, "KEEPALIVE_TIMEOUT_NS", idle_ns)
         until_ns = server.now_ns() + 5 * idle_ns
         calls = 0
         while server.now_ns() < until_ns:

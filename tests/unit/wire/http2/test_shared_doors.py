@@ -11,7 +11,7 @@ from tests.unit.wire.http2.served_calls import BLOCK, OPEN, YES, Handlers, conne
 
 from leasehold.limits.http2 import RECEIVE_BYTES, RECEIVE_BYTES_MIN, WAITING_BYTES_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.http2 import door_connection
+from leasehold.wire.http2 import shared_time
 from leasehold.wire.http2.frames import DATA, END_HEADERS, HEADERS, PING, frame
 from leasehold.wire.http2.grpc_messages import prefixed
 
@@ -47,7 +47,7 @@ async def test_connections_are_ended_by_their_names() -> None:
 def test_calls_that_wait_for_their_turn_are_all_answered(
     monkeypatch: pytest.MonkeyPatch, loop_of: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    monkeypatch.setattr(door_connection, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
+    monkeypatch.setattr(shared_time, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
 
     async def check() -> None:
         handlers = Handlers()
@@ -105,14 +105,14 @@ async def test_what_waits_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_costly_piece_ends_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_connection, "PIECE_BYTES", 100)
-    monkeypatch.setattr(door_connection, "RECEIVE_NS", -1)
+    monkeypatch.setattr(shared_time, "PIECE_BYTES", 100)
+    monkeypatch.setattr(shared_time, "RECEIVE_NS", -1)
     async with serving(Handlers()) as (server, address), connected(address) as (reader, writer):
         writer.write(OPEN + YES + frame(PING, 0, 0, b"the last"))
         assert await reader.readuntil(b"the last")
         [one] = server._connections
         monkeypatch.setattr(server, "turn_soon", lambda: None)
-        one._look_at(memoryview(frame(PING, 0, 0, b"12345678") * 50))
+        one.look_at(memoryview(frame(PING, 0, 0, b"12345678") * 50))
         assert len(one._unread or b"") == server.waiting_bytes == 50 * 17 - 100
         monkeypatch.undo()
         server.turn_soon()

@@ -72,9 +72,10 @@ def test_older_versions_are_refused(pki: Path) -> None:
 def test_what_is_written_is_read(pki: Path) -> None:
     end, client = TlsEnd(context_of(pki, asks=True)), Client(pki)
     client.shake(end)
-    content, uris = end.certificate()
-    assert ssl.DER_cert_to_PEM_cert(content).encode().strip() in (pki / "ann" / IDENTITY).read_bytes()
-    assert [one.endswith(b"/client/ann") for one in uris] == [True]
+    facts = end.facts()
+    [content] = facts["x509_pem_cert"]
+    assert content.strip() in (pki / "ann" / IDENTITY).read_bytes()
+    assert [one.endswith(b"/client/ann") for one in facts["peer_uri"]] == [True]
     for first in SIZES:
         for second in SIZES:
             sent = [b"a" * first, memoryview(b"b" * second), b"c"]
@@ -98,7 +99,7 @@ def test_what_is_written_is_read(pki: Path) -> None:
 def test_the_end_of_the_peer_is_noticed(pki: Path) -> None:
     end, client = TlsEnd(context_of(pki, asks=False)), Client(pki)
     client.shake(end)
-    assert end.certificate() == (b"", [])
+    assert end.facts() == {}
     with pytest.raises(ssl.SSLWantReadError):
         client.tls.unwrap()
     end.came(memoryview(client.out.read()))

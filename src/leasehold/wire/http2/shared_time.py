@@ -1,0 +1,117 @@
+"""A connection whose peer shares a server's time with others (`wire/http2/turns.py`). What comes is looked at in
+pieces, each of which counts, or waits for its turn."""
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+from leasehold.limits.http2 import (
+    CALL_NS,
+    PIECE_BYTES,
+    RECEIVE_BYTES,
+    RECEIVE_BYTES_MIN,
+    RECEIVE_NS,
+    WAITING_BYTES_MAX,
+)
+from leasehold.wire.http2.turns import FairTurns
+
+
+class TakesTurns(Protocol):
+    """A server."""
+
+    turns: FairTurns[Any]
+    waiting_bytes: int
+
+    def now_ns(self) -> int: ...
+
+    def turn_soon(self) -> None: ...
+
+
+class SharesTime:
+    """What is common to all such connections."""
+
+    def __init__(self, server: TakesTurns, sharer: str) -> None:
+        self._time = server
+        self.sharer = sharer
+        """With whom it shares its part of the server's time: all connections of an address."""
+        self.is_of_member = False
+        """Whether what comes waits for no others."""
+        self.begun_now = 0
+        """Calls that have begun with what is looked at now."""
+        self._receive_bytes = RECEIVE_BYTES_MIN
+        """What is read at a time."""
+        self._unread: bytes | None = None
+        """What has come and waits for its turn; nothing more is read."""
+
+    @abstractmethod
+    def take(self, came: memoryview) -> None:
+        """Deals with it."""
+
+    @abstractmethod
+    def stop_reading(self) -> None:
+        """Reads nothing more, and waits for its turn."""
+
+    @abstractmethod
+    def has_ended(self) -> bool: ...
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._unread is not None
+
+    @property
+    def _is_looked_at_now(self) -> bool:
+        """Whether what comes now does not wait."""
+        return self.is_of_member or self._time.turns.may_go()
+
+    def receive_bytes(self) -> int:
+        """How many may be read now."""
+        size = self._receive_bytes
+        is_too_much = not self._is_looked_at_now and self._time.waiting_bytes + size > WAITING_BYTES_MAX
+        return RECEIVE_BYTES_MIN if is_too_much else size
+
+    def receive(self, came: memoryview) -> None:
+        if self._is_looked_at_now:
+            self.look_at(came)
+        else:
+            self._wait_with(came)
+
+    def look_at(self, came: memoryview) -> None:
+        is_whole, spent_ns = len(came) == self._receive_bytes, 0
+        while came and not self.has_ended():
+            piece, came = came[:PIECE_BYTES], came[PIECE_BYTES:]
+            spent_ns = self._look_at_piece(piece)
+            if spent_ns > RECEIVE_NS and not self.is_of_member:
+                self._receive_bytes = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2)
+                if came:
+                    self._wait_with(came)
+                return
+        if is_whole and spent_ns < RECEIVE_NS // 4:
+            self._receive_bytes = min(RECEIVE_BYTES, 2 * self._receive_bytes)
+
+    def taken_up(self) -> bytes | None:
+        """What has waited, if anything has."""
+        unread, self._unread = self._unread, None
+        self._time.waiting_bytes -= len(unread or b"")
+        return unread
+
+    def spend(self, spent_ns: int, *, is_of_turn: bool = True) -> None:
+        """The server has worked for so long on what the peer has said, or threads beside its loop have."""
+        if not self.is_of_member:
+            self._time.turns.spend(self.sharer, spent_ns, is_of_turn=is_of_turn)
+            self._time.turn_soon()
+
+    def give_back(self, unused_ns: int) -> None:
+        """So much of what the peer has spent was not used."""
+        self._time.turns.give_back(self.sharer, unused_ns)
+
+    def _wait_with(self, came: memoryview) -> None:
+        self._unread = bytes(came)
+        self._time.waiting_bytes += len(came)
+        self.stop_reading()
+
+    def _look_at_piece(self, piece: memoryview) -> int:
+        """Answers what it has cost, in ns."""
+        began_ns, self.begun_now = self._time.now_ns(), 0
+        self.take(piece)
+        spent_ns = self._time.now_ns() - began_ns + CALL_NS * self.begun_now
+        self.spend(spent_ns)
+        return spent_ns
