@@ -116,11 +116,20 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         if not self._is_given:
             self.give()
         unread = self.taken_up()
-        if unread is not None and not self._transport.is_closing():
+        if unread is None or self._transport.is_closing():
+            return
+        if self._has_gone():
+            self.abort()
+        else:
             self._patience.heard(self.server.now_ns())
             self.look_at(memoryview(unread))
             if not self.is_waiting:
                 self._transport.resume_reading()
+
+    def _has_gone(self) -> bool:
+        """Whether the peer has reset it. The loop does not see that while it reads nothing."""
+        made = self._transport.get_extra_info("socket")
+        return made is not None and made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
     def give(self) -> None:
         """To the loop."""

@@ -1,6 +1,8 @@
 """Peers share a server: its doors, and its time."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -119,3 +121,35 @@ async def test_a_costly_piece_ends_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(50):
             assert await reader.readuntil(b"12345678")
         assert server.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("loop_of", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_what_a_peer_has_said_that_is_gone_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch, loop_of: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def until(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not holds():  # noqa: ASYNC110 nobody tells of it
+                await asyncio.sleep(0.01)
+
+    async def check() -> None:
+        handlers = Handlers()
+        async with serving(handlers) as (server, address):
+            host, _, port = address.rpartition(":")
+            ours = socket.create_connection((host, int(port)))
+            ours.sendall(OPEN + YES)
+            await until(lambda: any(one.http.has_acknowledged for one in server._connections))
+            [one] = server._connections
+            with monkeypatch.context() as patched:
+                patched.setattr(server.turns, "may_go", lambda: False)
+                patched.setattr(server, "turn_soon", lambda: None)
+                ours.sendall(frame(HEADERS, END_HEADERS, 1, BLOCK))
+                await until(lambda: one.is_waiting)
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                ours.close()
+            server.turn_soon()
+            await until(lambda: not server._connections)
+        assert not handlers.begun.is_set()
+
+    with asyncio.Runner(loop_factory=loop_of) as runner:
+        runner.run(check())
