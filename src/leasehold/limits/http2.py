@@ -28,6 +28,8 @@ RECEIVE_BYTES: Final = 256 * 1024
 """What a server reads from a connection at a time, if that costs it little."""
 PIECE_BYTES: Final = 64 * 1024
 """Of what was read, a server looks at so much before it asks what that has cost."""
+CALLS_AT_ONCE: Final = 8
+"""Calls that begin with one piece: they may have 15 bytes each."""
 WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 """What may wait in memory for its turn, of all connections; above that, RECEIVE_BYTES_MIN of each."""
 RECEIVE_BYTES_MIN: Final = 1024

@@ -41,6 +41,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 SECONDS = 8
 CALLS = 250
 """At a time on a connection."""
+MANY_HOSTS = 200
 CONNECTIONS = 5
 """Of each host, where it has several."""
 OPEN = PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b"")
@@ -146,14 +147,15 @@ def answers_a_byte_at_a_time(connection: socket.socket, block: bytes, stopped: t
 
 
 @pytest.mark.parametrize(
-    ("flood", "connections"),
+    ("flood", "hosts", "connections"),
     [
-        (questions_in_records_of_a_byte, 1),
-        (headers_in_pieces, 1),
-        (calls_without_a_message, CONNECTIONS),
-        (questions_taken_back_soon, 1),
-        (many_headers_and_half_a_message, CONNECTIONS),
-        (answers_a_byte_at_a_time, 1),
+        (questions_in_records_of_a_byte, HOSTS, 1),
+        (headers_in_pieces, HOSTS, 1),
+        (calls_without_a_message, HOSTS, CONNECTIONS),
+        (calls_without_a_message, MANY_HOSTS, 1),
+        (questions_taken_back_soon, HOSTS, 1),
+        (many_headers_and_half_a_message, HOSTS, CONNECTIONS),
+        (answers_a_byte_at_a_time, HOSTS, 1),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
@@ -161,6 +163,7 @@ def test_a_flood_that_costs_much(
     ground: Ground,
     scale: int,
     flood: Callable[[socket.socket, bytes, threading.Event], None],
+    hosts: int,
     connections: int,
 ) -> None:
     block = header_block(CALL, ground.coordinator)
@@ -174,8 +177,8 @@ def test_a_flood_that_costs_much(
                 connection.settimeout(WAIT_S)
                 flood(connection, block, stopped)
 
-    hosts = [ground.strange_host(2 + number) for number in range(HOSTS)]
-    floods(ground, [partial(again, host) for host in hosts * connections], SECONDS * scale)
+    flooders = [partial(again, ground.strange_host(2 + number % hosts)) for number in range(hosts * connections)]
+    floods(ground, flooders, SECONDS * scale)
 
 
 def test_keys_that_are_changed_without_end(ground: Ground, scale: int) -> None:

@@ -137,7 +137,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             self._is_given = True
             self.server.make(self)
 
-    def take(self, came: memoryview) -> None:
+    def take(self, came: memoryview) -> bool:
         try:
             if self._tls is None:
                 self._take_in(came)
@@ -148,6 +148,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         except Exception as fault:  # noqa: BLE001 the border: what was not foreseen ends the connection, and not the loop
             self.server.on_fault(fault)
             self.abort()
+        return self.http.has_more
 
     def eof_received(self) -> bool:
         return False
@@ -182,7 +183,9 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         return is_done
 
     def _read(self, tls: TlsEnd) -> None:
-        while not self._transport.is_closing():
+        if self.http.has_more:
+            self._take_in(self.server.decrypted[:0])
+        while not self._transport.is_closing() and not self.http.has_more:
             size, is_end = tls.read_into(self.server.decrypted)
             if size:
                 self._take_in(self.server.decrypted[:size])

@@ -13,6 +13,7 @@ DATA is handed out in pieces as it comes, and never gathered here.
 """
 
 from leasehold.limits.http2 import (
+    CALLS_AT_ONCE,
     CONNECTION_WINDOW_BYTES,
     DATA_FRAME_BYTES_MAX,
     HEADER_BLOCK_BYTES_MAX,
@@ -98,6 +99,8 @@ class ServerEnd:
         self._decoder = HeaderDecoder()
         self._has_begun = False
         self._kept = b""
+        self.has_more = False
+        """Whether it keeps whole frames for the next time."""
         self._block: bytearray | None = None
         self._block_of = self._block_flags = 0
         self._data_left = self._padding_left = 0
@@ -113,8 +116,9 @@ class ServerEnd:
         self.out.control(frame(SETTINGS, 0, 0, b"".join(SETTING.pack(*one) for one in ours.items())))
 
     def receive(self, chunk: memoryview) -> list[Event]:
-        """What came means this. Raises `ConnectionFailed`."""
+        """What came means this, up to CALLS_AT_ONCE calls: then it `has_more`. Raises `ConnectionFailed`."""
         events: list[Event] = []
+        begun_max, self.has_more = self.begun + CALLS_AT_ONCE, False
         if self._kept:
             chunk = memoryview(self._kept + chunk)
             self._kept = b""
@@ -124,6 +128,9 @@ class ServerEnd:
             if not at:
                 return events
         while at < end:
+            if self.begun >= begun_max:
+                self._kept, self.has_more = bytes(chunk[at:]), True
+                break
             if self._data_left:
                 at = self._piece(chunk, at, events)
             elif self._padding_left:

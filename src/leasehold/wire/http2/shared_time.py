@@ -43,8 +43,8 @@ class SharesTime:
         """What has come and waits for its turn; nothing more is read."""
 
     @abstractmethod
-    def take(self, came: memoryview) -> None:
-        """Deals with it."""
+    def take(self, came: memoryview) -> bool:
+        """Deals with it, or with a part; whether it keeps a part for another time."""
 
     @abstractmethod
     def stop_reading(self) -> None:
@@ -75,14 +75,15 @@ class SharesTime:
             self._wait_with(came)
 
     def look_at(self, came: memoryview) -> None:
-        is_whole, spent_ns = len(came) == self._receive_bytes, 0
-        while came and not self.has_ended():
+        is_whole, spent_ns, has_more = len(came) == self._receive_bytes, 0, True
+        while has_more and not self.has_ended():
             piece, came = came[:PIECE_BYTES], came[PIECE_BYTES:]
-            spent_ns = self._look_at_piece(piece)
-            if spent_ns > RECEIVE_NS and not self.is_of_member:
-                self._receive_bytes = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2)
-                if came:
-                    self._wait_with(came)
+            spent_ns, keeps = self._look_at_piece(piece)
+            has_more = keeps or bool(came)
+            if spent_ns > RECEIVE_NS:
+                self._receive_bytes, is_whole = max(RECEIVE_BYTES_MIN, self._receive_bytes // 2), False
+            if has_more and not self._is_looked_at_now:
+                self._wait_with(came)
                 return
         if is_whole and spent_ns < RECEIVE_NS // 4:
             self._receive_bytes = min(RECEIVE_BYTES, 2 * self._receive_bytes)
@@ -108,10 +109,10 @@ class SharesTime:
         self._time.waiting_bytes += len(came)
         self.stop_reading()
 
-    def _look_at_piece(self, piece: memoryview) -> int:
-        """Answers what it has cost, in ns."""
+    def _look_at_piece(self, piece: memoryview) -> tuple[int, bool]:
+        """Answers what it has cost, in ns, and what `take` does."""
         began_ns, self.begun_now = self._time.now_ns(), 0
-        self.take(piece)
+        keeps = self.take(piece)
         spent_ns = self._time.now_ns() - began_ns + CALL_NS * self.begun_now
         self.spend(spent_ns)
-        return spent_ns
+        return spent_ns, keeps

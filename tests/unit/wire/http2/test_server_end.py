@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.http2.frames_read import frames_in
 
-from leasehold.limits.http2 import ALLOWANCE, CONNECTION_WINDOW_BYTES, DATA_FRAME_BYTES_MAX, HEADER_BLOCK_BYTES_MAX
+from leasehold.limits.http2 import (
+    ALLOWANCE,
+    CALLS_AT_ONCE,
+    CONNECTION_WINDOW_BYTES,
+    DATA_FRAME_BYTES_MAX,
+    HEADER_BLOCK_BYTES_MAX,
+)
 from leasehold.limits.requests import CALL_HEADERS_MAX
 from leasehold.wire.http2.frames import (
     ACK,
@@ -58,6 +64,8 @@ def opened(content=b"", *, limits=LIMITS, acknowledged=True):
     """An end that has received this after what a client begins with, and the events of it."""
     end = ServerEnd(limits)
     events = end.receive(memoryview((OPEN if acknowledged else PREFACE + frame(SETTINGS, 0, 0)) + content))
+    while end.has_more:
+        events += end.receive(memoryview(b""))
     end.take(1 << 20)
     return end, events
 
@@ -337,6 +345,17 @@ def test_settings_cost_more_where_many_calls_get_another_window():
         end.receive(memoryview(frame(SETTINGS, 0, 0, SETTING.pack(INITIAL_WINDOW_SIZE, 1))))
         costs.append(before - end.allowance.left)
     assert costs[1] == costs[0] + 10
+
+
+def test_only_so_many_calls_begin_at_a_time():
+    end, _ = opened(limits=Http2Limits(streams_max=100, stream_window=4_096))
+    calls = b"".join(frame(HEADERS, END_HEADERS, 1 + 2 * one, BLOCK) for one in range(2 * CALLS_AT_ONCE))
+    assert len(end.receive(memoryview(calls + frame(PING, 0, 0, bytes(8))[:5]))) == CALLS_AT_ONCE
+    assert end.has_more
+    assert len(end.receive(memoryview(b""))) == CALLS_AT_ONCE
+    assert end.has_more, "a part of a frame"
+    assert end.receive(memoryview(frame(PING, 0, 0, bytes(8))[5:])) == []
+    assert not end.has_more
 
 
 def test_data_that_is_sent_pays_for_what_the_peer_says_of_it():

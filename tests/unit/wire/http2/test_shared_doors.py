@@ -2,20 +2,27 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import grpc.aio
 import pytest
 import uvloop
+from tests.certificate_words import issued, of_process
+from tests.unit.wire.http2.frames_read import frames_in
 from tests.unit.wire.http2.served_calls import BLOCK, OPEN, YES, Handlers, connected, serving, until_closed
 
 from leasehold.limits.http2 import RECEIVE_BYTES, RECEIVE_BYTES_MIN, WAITING_BYTES_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.http2 import shared_time
-from leasehold.wire.http2.frames import DATA, END_HEADERS, HEADERS, PING, frame
+from leasehold.wire.http2 import server_end, shared_time
+from leasehold.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, PING, frame
 from leasehold.wire.http2.grpc_messages import prefixed
+from leasehold.wire.http2.headers import header_block
+from leasehold.wire.http2.shared_time import SharesTime
+from leasehold.wire.http2.tls_end import server_context
 
 
 @pytest.mark.parametrize("bound", ["connections_max", "connections_per_peer_max"])
@@ -106,14 +113,14 @@ async def test_what_waits_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.undo()
 
 
-async def test_a_costly_piece_ends_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_ends_with_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_time, "PIECE_BYTES", 100)
-    monkeypatch.setattr(shared_time, "RECEIVE_NS", -1)
     async with serving(Handlers()) as (server, address), connected(address) as (reader, writer):
         writer.write(OPEN + YES + frame(PING, 0, 0, b"the last"))
         assert await reader.readuntil(b"the last")
         [one] = server._connections
         monkeypatch.setattr(server, "turn_soon", lambda: None)
+        monkeypatch.setattr(server.turns, "may_go", lambda: False)
         one.look_at(memoryview(frame(PING, 0, 0, b"12345678") * 50))
         assert len(one._unread or b"") == server.waiting_bytes == 50 * 17 - 100
         monkeypatch.undo()
@@ -153,3 +160,35 @@ def test_what_a_peer_has_said_that_is_gone_is_not_looked_at(
 
     with asyncio.Runner(loop_factory=loop_of) as runner:
         runner.run(check())
+
+
+async def test_a_record_with_many_calls_is_looked_at_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = of_process(issued(tmp_path / "ours") / "coordinator")
+    begun: list[int] = []
+    look = SharesTime._look_at_piece
+
+    def counted(self: SharesTime, piece: memoryview) -> tuple[int, bool]:
+        found = look(self, piece)
+        begun.append(self.begun_now)
+        return found
+
+    monkeypatch.setattr(SharesTime, "_look_at_piece", counted)
+    monkeypatch.setattr(server_end, "CALLS_AT_ONCE", 4)
+    monkeypatch.setattr(shared_time, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
+    there = ssl.create_default_context()
+    there.check_hostname, there.verify_mode = False, ssl.CERT_NONE
+    there.set_alpn_protocols(["h2"])
+    block = BLOCK + header_block([(b"more", b"x" * 100)])
+    calls = b"".join(frame(HEADERS, END_HEADERS | END_STREAM, number, block) for number in range(1, 16, 2))
+    async with serving(Handlers(), context=server_context(tls.chain, tls.key, None)) as (_, address):
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=there)
+        writer.write(OPEN + YES + calls)
+        came, ended = b"", 0
+        async with asyncio.timeout(30):
+            while ended < 8:
+                came += await reader.read(65_536)
+                ended = sum(kind == HEADERS and bool(flags & END_STREAM) for kind, flags, *_ in frames_in(came))
+        writer.close()
+    assert sum(begun) == 8
+    assert max(begun) == 4
