@@ -47,13 +47,12 @@ from leasehold.limits.flight import (
 from leasehold.limits.requests import (
     CALLS_PER_PEER_MAX,
     CONNECTION_IDLE_NS,
-    CONNECTIONS_PER_PEER_MAX,
     STREAM_WINDOW_BYTES,
 )
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.coding_turns import CODING_TURNS
-from leasehold.wire.connections import connections_of_door
+from leasehold.wire.doors import open_doors
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_calls import FlightCall, Incoming, too_many
 from leasehold.wire.flight_codec import (
@@ -67,7 +66,6 @@ from leasehold.wire.flight_failures import fail, told
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.door_server import CallHandler, DoorServer
 from leasehold.wire.http2.grpc_messages import binary
-from leasehold.wire.http2.listening import listen_at_doors
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.thread_calls import ThreadCall
 from leasehold.wire.loop_thread import LoopThread
@@ -78,7 +76,7 @@ from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.peers import calling_peer
 from leasehold.wire.scan_room import ScanRoom
 from leasehold.wire.threads import ServingThreads
-from leasehold.wire.tls import CallerNames, TlsSource, context_of
+from leasehold.wire.tls import CallerNames, TlsSource
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 
@@ -124,7 +122,7 @@ class FlightService(Protocol):
 class FlightServer:
     """Serves from the moment it is made until `close`.
 
-    It listens at the doors of `listen` (`listen_at_doors`), and `address` has the port. `on_fault` gets every error of
+    It listens at the doors of `listen` (`open_doors`), and `address` has the port. `on_fault` gets every error of
     a handler that is not ours; the peer learns only that it happened. A connection without a call is closed after
     `idle_ns`; a call is cancelled whose first message takes longer than `call_opening_ns`, or a later one than
     `call_idle_ns`.
@@ -142,31 +140,30 @@ class FlightServer:
         call_idle_ns: int = FLIGHT_IDLE_NS,
         calls_per_peer_max: int = CALLS_PER_PEER_MAX,
     ) -> None:
-        contexts = (None,) if tls is None else (context_of(tls, asks=True), context_of(tls, asks=False))
-        self.address, sockets = listen_at_doors(listen, with_tls=tls is not None)
+        doors = open_doors(listen, tls)
+        self.address = doors.address
         self._threads = ServingThreads()
         self._places = threading.Semaphore(FLIGHT_CALLS_MAX)
         self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
-        names = CallerNames(tls, listen)
         self._server = DoorServer(
             limits=Http2Limits(streams_max=CALLS_PER_PEER_MAX, stream_window=STREAM_WINDOW_BYTES),
             message_bytes_max=FLIGHT_RECEIVED_BYTES_MAX,
             idle_ns=idle_ns,
-            connections_max=connections_of_door(len(sockets)),
-            connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
+            connections_max=doors.connections_max,
+            connections_per_peer_max=doors.per_peer_max,
             on_fault=on_fault,
-            is_member=names.is_member,
+            is_member=doors.names.is_member,
             kept_header=CALLER_HEADER.encode(),
             quiet_ns=FLIGHT_QUIET_NS,
             answer_ns=FLIGHT_QUIET_NS,
         )
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
         methods = _Methods(service, self._watch, on_fault, peers)
-        on_thread = partial(self._on_thread, names)
+        on_thread = partial(self._on_thread, doors.names)
         served = {SERVICE + name: on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
         unserved = on_thread(partial(methods.answer, _unserved))
         self._loop = LoopThread("flight doors")
-        self._loop.run(self._server.serve(zip(sockets, contexts, strict=True), served, unserved))
+        self._loop.run(self._server.serve(doors.sockets, served, unserved))
 
     def close(self) -> None:
         """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""

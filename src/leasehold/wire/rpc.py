@@ -29,7 +29,6 @@ from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     CALLS_PER_CONNECTION_MAX,
     CONNECTION_IDLE_NS,
-    CONNECTIONS_PER_PEER_MAX,
     REQUEST_FRAME_BYTES_MAX,
     REQUEST_WINDOW_BYTES,
 )
@@ -40,20 +39,20 @@ from leasehold.limits.sessions import (
     SESSION_END_GRACE_NS,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, connections_of_door
+from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 from leasehold.wire.counted_calls import CountedCall
+from leasehold.wire.doors import open_doors
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall
 from leasehold.wire.http2.door_server import CallHandler, DoorServer
-from leasehold.wire.http2.listening import listen_at_doors
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.peers import calling_peer
 from leasehold.wire.ports import CALLER, PEER, Service
 from leasehold.wire.requests import Reading, RequestReader
 from leasehold.wire.threads import OneThread
-from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource, context_of
+from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource
 from leasehold.wire.untaken_answers import UntakenAnswers
 
 SERVICE: Final = "leasehold.v1"
@@ -285,22 +284,20 @@ async def serve(
     Raises as `listen_at_doors`. `on_fault` gets every error of a handler that is not ours. A connection without a call
     is closed after `idle_ns`.
     """
-    contexts = (None,) if tls is None else (context_of(tls, asks=True), context_of(tls, asks=False))
-    bound, sockets = listen_at_doors(address, with_tls=tls is not None)
-    callers = CallerNames(tls, address)
+    doors = open_doors(address, tls)
     server = DoorServer(
         limits=Http2Limits(streams_max=CALLS_PER_CONNECTION_MAX, stream_window=REQUEST_WINDOW_BYTES),
         message_bytes_max=REQUEST_FRAME_BYTES_MAX,
         idle_ns=idle_ns,
-        connections_max=connections_of_door(len(sockets)),
-        connections_per_peer_max=None if tls is None else CONNECTIONS_PER_PEER_MAX,
+        connections_max=doors.connections_max,
+        connections_per_peer_max=doors.per_peer_max,
         on_fault=on_fault,
-        is_member=callers.is_member,
+        is_member=doors.names.is_member,
     )
-    handlers = Handlers(service, on_fault, callers)
+    handlers = Handlers(service, on_fault, doors.names)
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=server.end)
     requests = RequestReader(OneThread())
     methods, unserved = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers)
-    await server.serve(zip(sockets, contexts, strict=True), methods, unserved)
-    return GrpcServer(server, bound)
+    await server.serve(doors.sockets, methods, unserved)
+    return GrpcServer(server, doors.address)

@@ -63,13 +63,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         self._going: list[CallStream] = []
         """Calls that have been written, and may wait in the transport."""
         self._rested_ns = server.now_ns()
-        self._patience = self._begin_patience()
-
-    def _begin_patience(self) -> PeerPatience:
-        server = self.server
-        return PeerPatience(
-            server.now_ns(), idle_ns=server.idle_ns, quiet_ns=server.quiet_ns, answer_ns=server.answer_ns
-        )
+        self._patience: PeerPatience
 
     # For `SharesTime`.
 
@@ -86,7 +80,8 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._is_made = True
-        self._patience = self._begin_patience()
+        of = self.server
+        self._patience = PeerPatience(of.now_ns(), idle_ns=of.idle_ns, quiet_ns=of.quiet_ns, answer_ns=of.answer_ns)
         self._transport.set_write_buffer_limits(high=SEND_AHEAD_BYTES)
         if self._closing_ns is not None:
             self._transport.abort()
@@ -108,8 +103,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._patience.heard(self.server.now_ns())
-        came = self.server.received[:nbytes]
-        self.receive(came)
+        self.receive(self.server.received[:nbytes])
 
     def go_on(self) -> None:
         """Its turn has come."""

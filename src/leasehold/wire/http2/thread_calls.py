@@ -12,7 +12,7 @@ So of a call there is at most one message that comes, or one answer, and no answ
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -33,7 +33,6 @@ class ThreadCall(Iterator[bytes]):
     def __init__(self, call: IncomingCall) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
-        self._facts = call.auth_context()
         self._lock = threading.Lock()
         self._is_over = False
         self._at_end: list[Callable[[], None]] = []
@@ -44,7 +43,7 @@ class ThreadCall(Iterator[bytes]):
         """Whether the answer that was handed over has gone."""
         self._is_sending = False
         self._worked_ns = 0
-        """How long its thread had worked when it began, or when it was told last."""
+        """The work of its thread that the loop has heard of, from before this call on."""
         self._end: tuple[grpc.StatusCode, str, Iterable[tuple[bytes, bytes]]] = (grpc.StatusCode.OK, "", ())
 
     # On the loop.
@@ -149,10 +148,6 @@ class ThreadCall(Iterator[bytes]):
     def peer(self) -> str:
         """As `IncomingCall.peer`."""
         return self._call.peer()
-
-    def auth_context(self) -> Mapping[str, list[bytes]]:
-        """As `IncomingCall.auth_context`."""
-        return self._facts
 
     @property
     def said(self) -> bytes | None:
