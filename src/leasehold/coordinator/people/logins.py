@@ -149,7 +149,7 @@ class Logins:
     async def _with_password(self, request: Login, peer: str) -> PrincipalRecord:
         """The user whose password this is. Raises `WrongPassword`, `Refused` (BUSY)."""
         user, name = find_user(request.user, self._writer.catalog), _hash_name(request.user)
-        lane = self._wrong.lane(name, is_user=user is not None, now_ns=self._clock.now_ns())
+        lane = self._wrong.lane(name, peer, is_user=user is not None, now_ns=self._clock.now_ns())
         async with self._turn(lane, peer, name):
             matches = await self._matches(user, request.password)
         if user is None or not matches:
@@ -157,7 +157,7 @@ class Logins:
             rest_ns = self._wrong.failed(name, is_user=user is not None, now_ns=now_ns)
             await self._clock.sleep_until(now_ns + rest_ns)
             raise wrong_password()
-        self._wrong.succeeded(name)
+        self._wrong.succeeded(name, peer)
         return user
 
     async def _logged_in(self, user: str, record: Callable[[LoginToken, Catalog], tuple[Change, ...]]) -> LoggedIn:

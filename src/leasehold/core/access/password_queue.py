@@ -5,8 +5,8 @@ queue is open to strangers. Three lanes keep strangers from shutting users out:
 
 | lane | names | places to wait |
 | --- | --- | --- |
-| USER | users without a recent wrong password | half |
-| FAILED | users with a wrong password within WRONG_PASSWORD_RECENT_NS | a quarter |
+| USER | users without a wrong password within WRONG_PASSWORD_RECENT_NS, or from a peer from which they had a right one | half |
+| FAILED | other users | a quarter |
 | STRANGER | no user has this name | a quarter |
 
 | event | effect |
@@ -16,7 +16,8 @@ queue is open to strangers. Three lanes keep strangers from shutting users out:
 | `next_ticket` | the lanes take turns, and in a lane the names; of each name one check runs at a time |
 | `leave` | the check has ended, or its client has given up |
 
-A ticket that loses its place is the newest one of the name with the most places, of that peer. No name is locked out.
+A ticket that loses its place is the newest one of the name with the most places, of that peer. No name is locked out:
+whoever guesses at it from elsewhere takes no places from where its user logs in.
 """  # noqa: E501 a row of a table is one line
 
 import enum
@@ -31,6 +32,7 @@ from leasehold.errors import Refused
 from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING_MAX,
+    RIGHT_PASSWORDS_KEPT,
     WRONG_PASSWORD_RECENT_NS,
     WRONG_PASSWORD_REST_MAX_NS,
     WRONG_PASSWORD_REST_MIN_NS,
@@ -163,17 +165,21 @@ class WrongPasswords:
     def __init__(self) -> None:
         self._users: OrderedDict[NameHash, _Failed] = OrderedDict()
         self._strangers: OrderedDict[NameHash, _Failed] = OrderedDict()
+        self._right: OrderedDict[_Asker, None] = OrderedDict()
+        """Where the newest right passwords have come from."""
 
     def count(self, name: NameHash) -> int:
         """How many were tried for a user's name."""
         found = self._users.get(name)
         return 0 if found is None else found.in_all
 
-    def lane(self, name: NameHash, *, is_user: bool, now_ns: int) -> Lane:
+    def lane(self, name: NameHash, peer: str, *, is_user: bool, now_ns: int) -> Lane:
         if not is_user:
             return Lane.STRANGER
+        if _Asker(peer, name) in self._right:
+            return Lane.USER
         found = self._users.get(name)
-        is_recent = found is not None and found.rest.pause_ns > 0 and now_ns - found.last_ns < WRONG_PASSWORD_RECENT_NS
+        is_recent = found is not None and now_ns - found.last_ns < WRONG_PASSWORD_RECENT_NS
         return Lane.FAILED if is_recent else Lane.USER
 
     def failed(self, name: NameHash, *, is_user: bool, now_ns: int) -> int:
@@ -188,8 +194,13 @@ class WrongPasswords:
         found.rest = found.rest.after_failure(now_ns)
         return found.rest.pause_ns
 
-    def succeeded(self, name: NameHash) -> None:
+    def succeeded(self, name: NameHash, peer: str) -> None:
         """A right password: the next wrong one counts as the first again."""
+        asker = _Asker(peer, name)
+        self._right[asker] = None
+        self._right.move_to_end(asker)
+        if len(self._right) > RIGHT_PASSWORDS_KEPT:
+            self._right.popitem(last=False)
         found = self._users.get(name)
         if found is not None:
             found.rest = _NO_REST

@@ -7,6 +7,7 @@ from leasehold.errors import Refused
 from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING_MAX,
+    RIGHT_PASSWORDS_KEPT,
     WRONG_PASSWORD_RECENT_NS,
     WRONG_PASSWORD_REST_MAX_NS,
     WRONG_PASSWORD_REST_MIN_NS,
@@ -134,15 +135,43 @@ def test_a_place_is_given_back() -> None:
 
 def test_a_recent_wrong_password_of_a_user_has_an_end() -> None:
     wrong, now_ns = WrongPasswords(), 1_000
-    assert wrong.lane(name("u"), is_user=True, now_ns=now_ns) is Lane.USER
+    assert wrong.lane(name("u"), "p", is_user=True, now_ns=now_ns) is Lane.USER
     wrong.failed(name("u"), is_user=True, now_ns=now_ns)
-    assert wrong.lane(name("u"), is_user=True, now_ns=now_ns + WRONG_PASSWORD_RECENT_NS - 1) is Lane.FAILED
-    assert wrong.lane(name("v"), is_user=True, now_ns=now_ns) is Lane.USER
-    assert wrong.lane(name("u"), is_user=True, now_ns=now_ns + WRONG_PASSWORD_RECENT_NS) is Lane.USER
-    wrong.succeeded(name("u"))
-    assert wrong.lane(name("u"), is_user=True, now_ns=now_ns) is Lane.USER
+    assert wrong.lane(name("u"), "p", is_user=True, now_ns=now_ns + WRONG_PASSWORD_RECENT_NS - 1) is Lane.FAILED
+    assert wrong.lane(name("v"), "p", is_user=True, now_ns=now_ns) is Lane.USER
+    assert wrong.lane(name("u"), "p", is_user=True, now_ns=now_ns + WRONG_PASSWORD_RECENT_NS) is Lane.USER
     assert wrong.count(name("u")) == 1
-    assert wrong.lane(name("n"), is_user=False, now_ns=now_ns) is Lane.STRANGER
+    assert wrong.lane(name("n"), "p", is_user=False, now_ns=now_ns) is Lane.STRANGER
+
+
+def test_guesses_from_elsewhere_take_no_places_from_where_a_user_logs_in() -> None:
+    wrong = WrongPasswords()
+    wrong.succeeded(name("u"), "home")
+    wrong.failed(name("u"), is_user=True, now_ns=0)
+    assert wrong.lane(name("u"), "home", is_user=True, now_ns=1) is Lane.USER
+    assert wrong.lane(name("u"), "elsewhere", is_user=True, now_ns=1) is Lane.FAILED
+    wrong.failed(name("v"), is_user=True, now_ns=0)
+    assert wrong.lane(name("v"), "home", is_user=True, now_ns=1) is Lane.FAILED
+
+
+def test_a_right_password_ends_the_growth_of_the_wait_for_wrong_ones() -> None:
+    wrong = WrongPasswords()
+    for _ in range(3):
+        took_ns = wrong.failed(name("u"), is_user=True, now_ns=0)
+    assert took_ns > WRONG_PASSWORD_REST_MIN_NS
+    wrong.succeeded(name("u"), "p")
+    assert wrong.failed(name("u"), is_user=True, now_ns=0) == WRONG_PASSWORD_REST_MIN_NS
+
+
+def test_so_many_addresses_of_right_passwords_are_remembered() -> None:
+    wrong = WrongPasswords()
+    for number in range(RIGHT_PASSWORDS_KEPT + 1):
+        wrong.succeeded(name("u"), f"p{number}")
+    wrong.succeeded(name("u"), "p1")
+    wrong.succeeded(name("u"), "another")
+    wrong.failed(name("u"), is_user=True, now_ns=0)
+    lanes = [wrong.lane(name("u"), f"p{number}", is_user=True, now_ns=1) for number in range(4)]
+    assert lanes == [Lane.FAILED, Lane.USER, Lane.FAILED, Lane.USER]
 
 
 @pytest.mark.parametrize("is_user", [True, False])
