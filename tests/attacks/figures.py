@@ -34,11 +34,13 @@ class AttackFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The slowest request beside no attack."""
     slowest_ns: int
     share: float
+    more_ns: int = 0
+    """How much longer a request may take than beside other attacks."""
 
     @property
     def slowest_ns_max(self) -> int:
         """How long a request may take; longer on a busy machine."""
-        return max(int(SERVED_NS_MAX / self.share), BUSY_FACTOR * self.calm_ns)
+        return max(int((SERVED_NS_MAX + self.more_ns) / self.share), BUSY_FACTOR * self.calm_ns)
 
     def record(self) -> None:
         """Prints the figures, and adds them to the file of FILE_VARIABLE."""

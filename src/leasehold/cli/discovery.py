@@ -21,6 +21,7 @@ from leasehold.wire import cluster_key, udp
 from leasehold.wire.current_files import CurrentFile, TlsFiles
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.gossip import Gossip
+from leasehold.wire.known_peers import KnownPeers
 from leasehold.wire.ports import Clock
 from leasehold.wire.tls import own_tls
 
@@ -94,9 +95,11 @@ async def take_part(
     service: str,
     clock: Clock,
     sightings: Sightings,
+    known: KnownPeers,
     node: NodeId | None = None,
 ) -> Gossip | None:
-    """Listens for gossip; what it returns takes part once it is run. `service` is the address that this process serves.
+    """Listens for gossip; what it returns takes part once it is run. `service` is the address that this process serves,
+    to whose server the hosts of the others become `known`.
 
     Raises `BadSettings` if it can't listen at its gossip address.
     """
@@ -113,6 +116,7 @@ async def take_part(
         entropy=SystemEntropy(),
         datagrams=datagrams,
         on_change=sightings.notice,
+        on_heard=known.heard,
     )
     write_gossip_address(config.directory, address)
     log.info("gossip at %s as %s, %d seeds", address, name, len(config.seeds))

@@ -99,6 +99,7 @@ async def _serve(
         service=service,
         clock=clock,
         sightings=sightings,
+        known=server.known,
     )
     write_address(config.directory, server.address)
     async with asyncio.TaskGroup() as group:

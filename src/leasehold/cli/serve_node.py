@@ -141,6 +141,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             service=service,
             clock=clock,
             sightings=Sightings(agent.found),
+            known=flight.known,
             node=await _node_id(vault),
         )
         write_address(directory, flight.address)

@@ -45,6 +45,12 @@ DEBT_NS_MAX: Final = 50 * MILLISECOND_NS
 PEERS_REMEMBERED: Final = 1_024
 """Peers whose shares of a server's time are remembered before those are forgotten that have used no more than others.
 """
+KNOWN_WEIGHT: Final = 64
+"""How much more of a server's time than a stranger a known peer may have while both want more."""
+NAMES_KNOWN_MAX: Final = 2_048
+"""Of those who have shown a server who they are, the newest: twice as many as a cluster may have nodes."""
+PEERS_OF_NAME_MAX: Final = 32
+"""Addresses from which one of them may have come, the newest."""
 STALLED_NS: Final = 60 * SECOND_NS
 """A connection is ended whose peer takes no bytes of TCP for so long."""
 SWEEP_NS: Final = 250 * MILLISECOND_NS

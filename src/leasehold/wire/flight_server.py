@@ -68,6 +68,7 @@ from leasehold.wire.http2.door_server import CallHandler, DoorServer
 from leasehold.wire.http2.grpc_messages import binary
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.thread_calls import ThreadCall
+from leasehold.wire.known_peers import KnownPeers
 from leasehold.wire.loop_thread import LoopThread
 from leasehold.wire.memory import give_back_memory
 from leasehold.wire.message_room import MessageRoom
@@ -153,12 +154,14 @@ class FlightServer:
             connections_per_peer_max=doors.per_peer_max,
             on_fault=on_fault,
             is_member=doors.names.is_member,
+            name_of=doors.names.name,
             kept_header=CALLER_HEADER.encode(),
             quiet_ns=FLIGHT_QUIET_NS,
             answer_ns=FLIGHT_QUIET_NS,
         )
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
-        methods = _Methods(service, self._watch, on_fault, peers)
+        self.known = self._server.known
+        methods = _Methods(service, self._watch, on_fault, peers, self.known)
         on_thread = partial(self._on_thread, doors.names)
         served = {SERVICE + name: on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
         unserved = on_thread(partial(methods.answer, _unserved))
@@ -204,8 +207,10 @@ class _Methods:
         watch: CallWatch,
         on_fault: Callable[[BaseException], None],
         peers: CallsPerPeer,
+        known: KnownPeers,
     ) -> None:
         self._peers = peers
+        self._known = known
         self._users = peers.alike()
         self._unknown = peers.alike(FLIGHT_STRANGERS_CALLS_MAX)
         self._service = service
@@ -270,6 +275,8 @@ class _Methods:
         gate = self._strangers if user is None else self._callers
         peer = calling_peer(context.peer())
         watched.caller, watched.is_stranger = user or peer, user is None
+        if user is not None:
+            self._known.add(peer, user)
         check = self._service.check_counts
         call = FlightCall(
             context,

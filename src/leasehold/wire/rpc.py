@@ -22,7 +22,15 @@ import grpc
 import grpc.aio
 
 from leasehold.core.words.codec import decode_message
-from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
+from leasehold.core.words.messages import (
+    ChallengeCoordinator,
+    CommitTransaction,
+    Failure,
+    LoggedIn,
+    Login,
+    LogInByToken,
+    Message,
+)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -47,6 +55,7 @@ from leasehold.wire.failures import from_failure, plainly, to_failure
 from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall
 from leasehold.wire.http2.door_server import CallHandler, DoorServer
 from leasehold.wire.http2.streams import Http2Limits
+from leasehold.wire.known_peers import KnownPeers
 from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.peers import calling_peer
 from leasehold.wire.ports import CALLER, PEER, Service
@@ -151,8 +160,13 @@ class Handlers:
     """The methods of the service. The simulator calls these, and the server those of `methods`."""
 
     def __init__(
-        self, service: Service, on_fault: Callable[[BaseException], None], callers: CallerNames = NOBODY_NAMED
+        self,
+        service: Service,
+        on_fault: Callable[[BaseException], None],
+        callers: CallerNames = NOBODY_NAMED,
+        known: KnownPeers | None = None,
     ) -> None:
+        self._known = known or KnownPeers()
         self._service = service
         self._on_fault = on_fault
         self._callers = callers
@@ -195,7 +209,10 @@ class Handlers:
     async def call(self, request: Reading) -> bytes:
         try:
             async with request as message:
-                return encode_bounded(await self._service.call(message))
+                answer = await self._service.call(message)
+                if isinstance(message, Login | LogInByToken) and isinstance(answer, LoggedIn):
+                    self._known.add(PEER.get(), f"user {message.user.casefold()}")
+                return encode_bounded(answer)
         except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
             return encode_bounded(failure_of(fault, self._on_fault))
 
@@ -265,6 +282,7 @@ class GrpcServer:
     def __init__(self, server: DoorServer, address: str) -> None:
         self._server = server
         self.address = address
+        self.known = server.known
 
     async def close(self) -> None:
         """Stops listening and ends open calls; a session's service has `SESSION_END_GRACE_NS` to end by itself."""
@@ -293,8 +311,9 @@ async def serve(
         connections_per_peer_max=doors.per_peer_max,
         on_fault=on_fault,
         is_member=doors.names.is_member,
+        name_of=doors.names.name,
     )
-    handlers = Handlers(service, on_fault, doors.names)
+    handlers = Handlers(service, on_fault, doors.names, server.known)
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=server.end)
     requests = RequestReader(OneThread())

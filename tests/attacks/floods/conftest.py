@@ -1,12 +1,22 @@
 """Who attacks: somebody without a certificate; in `make soak` also somebody with one, and somebody where TLS is off."""
 
+import resource
 from collections.abc import Iterator
 
 import pytest
 
 from leasehold.certificates.files import CA
 from leasehold.client.trust import CLIENT_FOLDER, TLS_FOLDER
-from tests.attacks.ground import Ground
+from tests.attacks.ground import MORE_CONNECTIONS, Ground
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """So that this process may open more connections than a port takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * MORE_CONNECTIONS)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="session")

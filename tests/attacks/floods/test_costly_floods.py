@@ -3,6 +3,7 @@ an honest client has its turn at once."""
 
 import contextlib
 import itertools
+import signal
 import socket
 import ssl
 import struct
@@ -14,9 +15,10 @@ import pytest
 
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import WhoAreYou
-from leasehold.wire.rpc import CALL
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire.rpc import CALL, SESSION
 from tests.attacks.floods.test_raw_calls import CANCEL, HOSTS, WAIT_S, floods
-from tests.attacks.ground import Ground
+from tests.attacks.ground import MORE_CONNECTIONS, Ground
 from tests.attacks.key_updates import KeyUpdates
 from tests.attacks.unfinished import (
     ACK,
@@ -42,6 +44,8 @@ SECONDS = 8
 CALLS = 250
 """At a time on a connection."""
 MANY_HOSTS = 200
+RESTART_NS = 2 * SECOND_NS
+"""How long a coordinator takes from its end to the first answer of the next process, with room."""
 CONNECTIONS = 5
 """Of each host, where it has several."""
 OPEN = PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b"")
@@ -197,6 +201,54 @@ def test_keys_that_are_changed_without_end(ground: Ground, scale: int) -> None:
 
     hosts = [ground.strange_host(2 + number) for number in range(HOSTS)]
     floods(ground, [partial(again, host) for host in hosts], SECONDS * scale)
+
+
+def test_a_coordinator_that_restarts_during_a_flood(ground: Ground, scale: int) -> None:
+    """It has to find its nodes among strangers: until a node has shown its certificate, it is as good as one."""
+    coordinator, address = ground.cluster.local.coordinator, ground.coordinator
+    block = header_block(CALL, address)
+
+    def again(host: str, stopped: threading.Event) -> None:
+        while not stopped.wait(0.05):
+            with (
+                contextlib.suppress(OSError),
+                ground.connection(address, host, patience_s=WAIT_S) as connection,
+            ):
+                connection.settimeout(WAIT_S)
+                many_headers_and_half_a_message(connection, block, stopped)
+
+    def restart() -> None:
+        coordinator.signal(signal.SIGKILL)
+        coordinator.wait_until_gone()
+        ground.cluster.local.start(coordinator.name)
+
+    hosts = [ground.strange_host(2 + number) for number in range(MANY_HOSTS)]
+    flooders = [partial(again, host) for host in hosts]
+    floods(ground, flooders, SECONDS * scale, meanwhile=restart, takes_ns=RESTART_NS)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_door_full_of_strangers(ground: Ground, scale: int) -> None:
+    """Each has one connection, with a call that does not end, and comes again."""
+    address = ground.coordinator
+    call = OPEN + frame(HEADERS, END_HEADERS, 1, header_block(SESSION, address))
+
+    def many(numbers: range, stopped: threading.Event) -> None:
+        held: dict[int, socket.socket] = {}
+        for number in itertools.cycle(numbers):
+            if stopped.is_set():
+                break
+            if number in held:
+                held.pop(number).close()
+            with contextlib.suppress(OSError):
+                connection = ground.connection(address, ground.strange_host(2 + number), patience_s=WAIT_S)
+                held[number] = connection
+                connection.sendall(call)
+        for one in held.values():
+            one.close()
+
+    flooders = [partial(many, range(first, MORE_CONNECTIONS, 8)) for first in range(8)]
+    floods(ground, flooders, 2 * SECONDS * scale)
 
 
 @pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00"], ids=["silent", "half a hello"])

@@ -91,13 +91,22 @@ def test_calls_that_are_begun_and_reset_in_raw_frames(ground: Ground, scale: int
     floods(ground, [flood] * CONNECTIONS, SECONDS * scale)
 
 
-def floods(ground: Ground, attackers: list[Callable[[threading.Event], None]], seconds: int) -> None:
-    """Each of them floods on a thread of its own until it is told to stop."""
+def floods(
+    ground: Ground,
+    attackers: list[Callable[[threading.Event], None]],
+    seconds: int,
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+    takes_ns: int = 0,
+) -> None:
+    """Each of them floods on a thread of its own until it is told to stop. An honest client waits for so much longer
+    where it has to wait for what happens `meanwhile`."""
     stopped = threading.Event()
     threads = [threading.Thread(target=one, args=(stopped,)) for one in attackers]
-    with ground.attacked():
+    with ground.attacked(more_ns=takes_ns):
         for one in threads:
             one.start()
+        meanwhile()
         stopped.wait(seconds)
         stopped.set()
         for one in threads:

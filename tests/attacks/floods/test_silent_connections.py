@@ -1,17 +1,15 @@
 """Connections that say nothing, or nothing of HTTP/2, and more connections than a port takes."""
 
 import contextlib
-import resource
 import socket
 import ssl
 import zlib
-from collections.abc import Generator
 
 import pytest
 
 from leasehold.limits.requests import CONNECTIONS_MAX, CONNECTIONS_PER_PEER_MAX, HANDSHAKE_NS
 from leasehold.limits.units import SECOND_NS
-from tests.attacks.ground import LONG_SCALE, Ground
+from tests.attacks.ground import MORE_CONNECTIONS, Ground
 from tests.attacks.unfinished import PREFACE, SETTINGS, frame
 from tests.e2e.waiting import wait_until
 
@@ -26,19 +24,6 @@ SILENCES: dict[str, bytes] = {
     "TLS that begins": b"\x16\x03\x01\x02\x00\x01",
     "no protocol of ours": zlib.compress(b"hello"),
 }
-
-
-MORE = CONNECTIONS_MAX + 200
-FILES = max(MORE, 4 * LONG_SCALE * SILENT) + 500
-
-
-@pytest.fixture
-def many_files() -> Generator[None]:
-    """So that this process may open more connections than a port takes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.usefixtures("many_files")
@@ -69,7 +54,7 @@ def test_more_connections_than_a_port_takes(ground: Ground, scale: int, port: st
     address = ground.nodes()[0] if port == "node" else ground.coordinator
     hello = PREFACE + frame(SETTINGS, 0, 0, b"")
     most = CONNECTIONS_MAX if ground.tls is None else CONNECTIONS_PER_PEER_MAX
-    count = MORE if ground.tls is None or scale > 1 else 2 * most
+    count = MORE_CONNECTIONS if ground.tls is None or scale > 1 else 2 * most
     with ground.attacked(kept=ground.tls is None):
         for _ in range(scale):
             with contextlib.ExitStack() as opened:

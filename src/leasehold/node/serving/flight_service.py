@@ -111,6 +111,7 @@ class NodeFlight:
         self._server = FlightServer(self, listen=listen, on_fault=on_fault, tls=tls)
         self.address: Final = self._server.address
         """The `host:port` it listens on."""
+        self.known: Final = self._server.known
 
     def shutdown(self) -> None:
         """Stops listening; running streams have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""

@@ -1,11 +1,13 @@
 """Who may have a connection to the doors of a server.
 
-A peer has at most so many at each door. If a door is full, the peer with most of them gives way: the first of its
-connections that is no member's is ended. So strangers do not keep others out, from however many addresses.
+A peer has at most so many at each door. If a door is full, the stranger with most of them gives way, with the first of
+its connections that is no member's: to a known peer always, to another stranger that has fewer then. If all have as
+many, it is the one that came first. If no stranger is left, the known peer with most gives way likewise. So strangers
+keep no known peer out, from however many addresses, and none gives way to a stranger.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Generic, Protocol, TypeVar
 
 
@@ -18,38 +20,80 @@ class Guest(Protocol):
 G = TypeVar("G", bound=Guest)
 
 
-class ConnectionRoom(Generic[G]):
-    """Of one server."""
+class _Door(Generic[G]):
+    """Who is there."""
 
-    def __init__(self, *, per_peer_max: int, per_door_max: int) -> None:
+    def __init__(self) -> None:
+        self.peers: dict[str, dict[G, None]] = {}
+        """The connections of each, in order."""
+        self.taken = 0
+        self._by_count: dict[int, dict[str, None]] = {}
+        """The peers that have so many connections."""
+
+    def add(self, peer: str, one: G) -> None:
+        theirs = self.peers.setdefault(peer, {})
+        theirs[one] = None
+        self._count(peer, len(theirs) - 1, 1)
+
+    def remove(self, peer: str, one: G) -> None:
+        """No effect for one that is not there."""
+        theirs = self.peers.get(peer, {})
+        if one in theirs:
+            del theirs[one]
+            if not theirs:
+                del self.peers[peer]
+            self._count(peer, len(theirs) + 1, -1)
+
+    def _count(self, peer: str, before: int, change: int) -> None:
+        self.taken += change
+        if before:
+            alike = self._by_count[before]
+            del alike[peer]
+            if not alike:
+                del self._by_count[before]
+        if before + change:
+            self._by_count.setdefault(before + change, {})[peer] = None
+
+    def first_to_go(self, stay: Container[str], *, least: int) -> tuple[str, G] | None:
+        """Of the peer with most connections, at least so many, that is none of those that `stay`."""
+        for count in sorted((one for one in self._by_count if one >= least), reverse=True):
+            for peer in self._by_count[count]:
+                if peer not in stay:
+                    goes = next((one for one in self.peers[peer] if not one.is_of_member), None)
+                    if goes is not None:
+                        return peer, goes
+        return None
+
+
+class ConnectionRoom(Generic[G]):
+    """Of one server, to which these peers are `known`."""
+
+    def __init__(self, *, per_peer_max: int, per_door_max: int, known: Container[str] = ()) -> None:
         self._per_peer_max = per_peer_max
         self._per_door_max = per_door_max
-        self._doors: defaultdict[int, dict[str, dict[G, None]]] = defaultdict(dict)
-        """By the number of a door and the peer: the connections, in order."""
+        self._known = known
+        self._doors: defaultdict[int, _Door[G]] = defaultdict(_Door)
+        """By their numbers."""
 
     def enter(self, door: int, peer: str, one: G) -> G | None:
         """`one` wants to come in. Answers who has to go: another one, or `one` itself, or nobody."""
         here = self._doors[door]
-        theirs = here.get(peer, {})
-        if len(theirs) >= self._per_peer_max:
+        theirs = len(here.peers.get(peer, ()))
+        if theirs >= self._per_peer_max:
             return one
         goes = None
-        if sum(map(len, here.values())) >= self._per_door_max:
-            most = max((peers for peers in here.values() if _first_to_go(peers)), key=len, default=theirs)
-            goes = _first_to_go(most)
-            if goes is None or len(most) <= len(theirs) + 1:
+        if here.taken >= self._per_door_max:
+            is_known = peer in self._known
+            leaves = here.first_to_go(self._known, least=1 if is_known else theirs + 1)
+            if leaves is None and is_known:
+                leaves = here.first_to_go((), least=theirs + 2)
+            if leaves is None:
                 return one
-            del most[goes]  # its end may be late, and others come meanwhile
-        here.setdefault(peer, {})[one] = None
+            _, goes = leaves
+            here.remove(*leaves)  # its end may be late, and others come meanwhile
+        here.add(peer, one)
         return goes
 
     def leave(self, door: int, peer: str, one: G) -> None:
         """No effect for one that did not come in."""
-        theirs = self._doors[door].get(peer, {})
-        theirs.pop(one, None)
-        if not theirs:
-            self._doors[door].pop(peer, None)
-
-
-def _first_to_go(guests: Iterable[G]) -> G | None:
-    return next((one for one in guests if not one.is_of_member), None)
+        self._doors[door].remove(peer, one)

@@ -19,6 +19,7 @@ from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
+from leasehold.wire.known_peers import KnownPeers
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
@@ -49,13 +50,14 @@ class DoorServer:
         connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
         is_member: Callable[[AuthContext], bool] = lambda _: False,
+        name_of: Callable[[AuthContext], str] = lambda _: "",
         kept_header: bytes = b"",
         quiet_ns: int = KEEPALIVE_INTERVAL_NS,
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
         """`on_fault` gets every error that was not foreseen. A connection without a call is closed after `idle_ns`.
         Each door takes `connections_max`, and of one peer `connections_per_peer_max`. `is_member` tells by what TLS
-        says whether a peer is a node or coordinator.
+        says whether a peer is a node or coordinator, `name_of` whose certificate it has shown, if any.
 
         Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
         while it has a call is asked whether it is there, and has `answer_ns` to answer."""
@@ -69,16 +71,18 @@ class DoorServer:
         """What connections are read into: one after the other, and each at once dealt with."""
         self.decrypted = memoryview(bytearray(RECEIVE_BYTES))
         self.is_member = is_member
+        self.name_of = name_of
+        self.known = KnownPeers()
         self.waiting_bytes = 0
         """Of all connections that wait for their turn."""
-        self.turns = FairTurns[DoorConnection]()
+        self.turns = FairTurns[DoorConnection](self.known)
         self._loop: asyncio.AbstractEventLoop
         self._turn_ns = self.now_ns()
         self._is_turn_due = False
         self._handlers: Mapping[str, CallHandler] = {}
         self._unserved: CallHandler
         self._room = ConnectionRoom[DoorConnection](
-            per_peer_max=connections_per_peer_max or connections_max, per_door_max=connections_max
+            per_peer_max=connections_per_peer_max or connections_max, per_door_max=connections_max, known=self.known
         )
         self.on_fault = on_fault
         self._connections: set[DoorConnection] = set()

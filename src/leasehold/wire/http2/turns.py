@@ -2,7 +2,8 @@
 
 What a peer sends may cost its server much or little, and a stranger chooses what. So the time that each peer has really
 taken is counted, and while bytes wait, those of the peer that has taken least are looked at next. A peer that has asked
-for nothing of late has its turn at once, however many others flood the server.
+for nothing of late has its turn at once, however many others flood the server. Of the time of a known peer
+(`wire/known_peers.py`) one part in KNOWN_WEIGHT counts: so strangers leave it most.
 
 A turn ends after TURN_NS, or with the piece that is looked at then. Then the loop does all else that is due. What
 members say never waits here. A peer that has taken much more than its share owes DEBT_NS_MAX at most: it may have been
@@ -11,9 +12,10 @@ alone until then.
 
 import heapq
 from collections import deque
+from collections.abc import Container
 from typing import Final, Generic, TypeVar
 
-from leasehold.limits.http2 import DEBT_NS_MAX, PEERS_REMEMBERED, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, KNOWN_WEIGHT, PEERS_REMEMBERED, TURN_NS
 
 T = TypeVar("T")
 _NOTHING: Final = 0
@@ -22,9 +24,10 @@ _NOTHING: Final = 0
 class FairTurns(Generic[T]):
     """Start-time fair queueing (Goyal, Vin and Cheng, 1996). It has no clock: it hears what has been spent."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Container[str] = ()) -> None:
         self.left_ns = TURN_NS
         """Of this turn."""
+        self._known = known
         self._spent_ns: dict[str, int] = {}
         """Up to where each peer has used its share; no entry if that is no more than `_now_ns`."""
         self._now_ns = 0
@@ -49,13 +52,16 @@ class FairTurns(Generic[T]):
         """Outside of a turn, other threads have worked."""
         if is_of_turn:
             self.left_ns -= spent_ns
-        spent = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + spent_ns
+        spent = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + self._counted_ns(peer, spent_ns)
         self._spent_ns[peer] = min(spent, self._now_ns + DEBT_NS_MAX)
 
     def give_back(self, peer: str, unused_ns: int) -> None:
         """So much of what the peer has spent was not used."""
         if peer in self._spent_ns:
-            self._spent_ns[peer] -= unused_ns
+            self._spent_ns[peer] -= self._counted_ns(peer, unused_ns)
+
+    def _counted_ns(self, peer: str, spent_ns: int) -> int:
+        return spent_ns // KNOWN_WEIGHT if peer in self._known else spent_ns
 
     def begin(self, passed_ns: int) -> None:
         """A turn begins, so long after the one before."""

@@ -1,5 +1,7 @@
 """Who may have a connection to the doors of a server."""
 
+from collections.abc import Container
+
 from leasehold.wire.http2.connection_room import ConnectionRoom
 
 
@@ -8,8 +10,8 @@ class Guest:
         self.is_of_member = is_of_member
 
 
-def room(*, per_peer: int = 3, per_door: int = 4) -> ConnectionRoom[Guest]:
-    return ConnectionRoom(per_peer_max=per_peer, per_door_max=per_door)
+def room(*, per_peer: int = 3, per_door: int = 4, known: Container[str] = ()) -> ConnectionRoom[Guest]:
+    return ConnectionRoom(per_peer_max=per_peer, per_door_max=per_door, known=known)
 
 
 def test_a_peer_has_at_most_so_many_at_each_door() -> None:
@@ -31,9 +33,44 @@ def test_who_has_most_at_a_full_door_gives_way_to_others() -> None:
         assert doors.enter(0, "a", one) is None
     assert doors.enter(0, "b", Guest()) is None
     assert doors.enter(0, "c", Guest()) is first
+    assert doors.enter(0, "c", Guest()) is second
     further = Guest()
-    assert doors.enter(0, "c", further) is further, "c would have as many as a"
-    assert doors.enter(0, "d", Guest()) is second
+    assert doors.enter(0, "c", further) is further, "nobody has more than c"
+
+
+def test_who_came_first_gives_way_where_all_strangers_have_as_many() -> None:
+    doors = room()
+    first = {peer: Guest() for peer in "abcd"}
+    for peer, one in first.items():
+        assert doors.enter(0, peer, one) is None
+    assert doors.enter(0, "e", Guest()) is first["a"]
+    assert doors.enter(0, "a", Guest()) is first["b"]
+
+
+def test_no_known_peer_gives_way_to_a_stranger() -> None:
+    doors = room(known={"a"})
+    for peer in "aaab":
+        assert doors.enter(0, peer, Guest()) is None
+    doors.leave(0, "b", Guest())
+    own = Guest()
+    assert doors.enter(0, "b", own) is own, "it has the only place of a stranger"
+    other = Guest()
+    assert doors.enter(0, "c", other) is not None
+    assert doors.enter(0, "d", Guest()) is other
+
+
+def test_a_stranger_gives_way_to_a_known_peer() -> None:
+    known = {"a", "b"}
+    doors = room(known=known)
+    first = [Guest() for _ in range(4)]
+    for peer, one in zip("aaac", first, strict=True):
+        assert doors.enter(0, peer, one) is None
+    assert doors.enter(0, "b", Guest()) is first[3]
+    assert doors.enter(0, "b", Guest()) is first[0], "no stranger is left"
+    further = Guest()
+    assert doors.enter(0, "b", further) is further, "b would have more than a"
+    known.clear()
+    assert doors.enter(0, "d", Guest()) is first[1], "nobody is known any more"
 
 
 def test_a_member_never_gives_way() -> None:
@@ -41,10 +78,12 @@ def test_a_member_never_gives_way() -> None:
     member, client = Guest(is_of_member=True), Guest()
     assert doors.enter(0, "a", member) is None
     assert doors.enter(0, "a", client) is None
-    assert doors.enter(0, "b", Guest()) is client
-    doors.leave(0, "a", client)
     other = Guest()
-    assert doors.enter(0, "c", other) is other
+    assert doors.enter(0, "b", other) is client
+    doors.leave(0, "a", client)
+    assert doors.enter(0, "c", Guest(is_of_member=True)) is other
+    late = Guest()
+    assert doors.enter(0, "d", late) is late
 
 
 def test_a_peer_whose_connections_are_all_of_members_keeps_them() -> None:

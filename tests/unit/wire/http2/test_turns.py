@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.limits.http2 import DEBT_NS_MAX, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, KNOWN_WEIGHT, TURN_NS
 from leasehold.wire.http2.turns import FairTurns
 
 ALWAYS_NS = TURN_NS // 100
@@ -146,3 +146,23 @@ def test_what_was_not_used_is_given_back() -> None:
     for peer in ("a", "b", "c"):
         fair.wait(peer, peer)
     assert [fair.next() for _ in range(3)] == ["c", "b", "a"]
+
+
+def test_strangers_leave_known_peers_most_of_the_time() -> None:
+    strangers = [f"stranger {number}" for number in range(KNOWN_WEIGHT)]
+    fair = FairTurns[str]({"a"})
+    costs = dict.fromkeys(("a", *strangers), ALWAYS_NS)
+    for peer in costs:
+        fair.wait(peer, peer)
+    worked = served(fair, costs, 20)
+    assert worked["a"] == pytest.approx(sum(worked[one] for one in strangers), rel=0.2)
+
+
+def test_a_known_peer_gets_back_what_it_has_not_used() -> None:
+    fair = FairTurns[str]({"a"})
+    fair.spend("a", 2 * KNOWN_WEIGHT)
+    fair.give_back("a", KNOWN_WEIGHT)
+    fair.spend("b", 1)
+    for peer in ("a", "b", "c"):
+        fair.wait(peer, peer)
+    assert [fair.next() for _ in range(3)] == ["c", "a", "b"]
