@@ -185,7 +185,7 @@ class Ground:
 
     def tcp(self, address: str, host: str | None = None, *, patience_s: int = PATIENCE_S) -> socket.socket:
         """A connection that has begun nothing; where there is TLS, it comes from `host`, or from another machine than
-        the honest client. A server answers no attacker whom it has banned: `patience_s` bounds the wait."""
+        the honest client. `patience_s` bounds the wait."""
         source = None if self.files is None else (host or self.strange_host(), 0)
         host, port = self.door(address).rsplit(":", 1)
         made = socket.create_connection((host, int(port)), timeout=patience_s, source_address=source)
@@ -193,8 +193,7 @@ class Ground:
         return made
 
     def strange_host(self, number: int = 2) -> str:
-        """Where attackers come from over TLS. Each attack has addresses of its own: a server keeps out for a while who
-        has flooded it."""
+        """Where attackers come from over TLS. Each attack has addresses of its own."""
         return f"127.{number >> 8}.{self._attacked[0]}.{number & 255}"
 
     def in_tls(self, connection: socket.socket) -> socket.socket:
@@ -239,7 +238,7 @@ class Ground:
         for one in processes.values():
             self._bytes_at_first.setdefault(one.pid, one.memory_info().rss)
         processors = _Processors([self._honest.pid, *(one.pid for one in processes.values())])
-        with _Memory(processes) as memory, _Beside(one_round) as beside:
+        with _Memory(processes, self._worker) as memory, _Beside(one_round) as beside:
             yield
         self._attacked[0] += 1
         share, lapses_now = processors.share(), self._lapses()
@@ -281,10 +280,14 @@ class Ground:
             root.sql(f"CREATE TABLE {name} {COLUMNS}")
         return name
 
+    def _worker(self, name: str) -> psutil.Process | None:
+        there = (self.cluster.local.coordinator, *self.cluster.local.nodes())
+        return next(one.worker() for one in there if one.name == name)
+
     def _processes(self) -> dict[str, psutil.Process]:
         found: dict[str, psutil.Process] = {}
         for one in (self.cluster.local.coordinator, *self.cluster.local.nodes()):
-            process = one.worker()
+            process = self._worker(one.name)
             assert process is not None, f"{one.name} has ended"
             found[one.name] = process
         return found
@@ -358,19 +361,23 @@ class _Beside(_Meanwhile):
 
 
 class _Memory(_Meanwhile):
-    """The resident memory of processes: at the beginning, and the most that was seen."""
+    """The resident memory of processes: at the beginning, and the most that was seen. `anew` finds the one that has
+    taken the place of another."""
 
-    def __init__(self, processes: dict[str, psutil.Process]) -> None:
+    def __init__(self, processes: dict[str, psutil.Process], anew: Callable[[str], psutil.Process | None]) -> None:
         super().__init__()
-        self._processes = processes
+        self._processes = dict(processes)
+        self._anew = anew
         self._first = {name: one.memory_info().rss for name, one in processes.items()}
         self.most_bytes = dict(self._first)
 
     def run(self) -> None:
         while not self._stopped.is_set():
             for name, one in self._processes.items():
-                with contextlib.suppress(psutil.NoSuchProcess):
+                try:
                     self.most_bytes[name] = max(self.most_bytes[name], one.memory_info().rss)
+                except psutil.NoSuchProcess:
+                    self._processes[name] = self._anew(name) or one
             sleep_ns(SAMPLE_NS)
 
     def grown_bytes(self) -> dict[str, int]:

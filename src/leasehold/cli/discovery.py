@@ -15,6 +15,7 @@ from leasehold.cli.config import ProcessConfig
 from leasehold.core.membership.proofs import ProofKeys, derive_keys
 from leasehold.core.swim.codec import Seal
 from leasehold.core.swim.messages import Member, Role, State
+from leasehold.core.words.addresses import numeric
 from leasehold.ids import NodeId
 from leasehold.local.files import write_gossip_address
 from leasehold.wire import cluster_key, udp
@@ -22,6 +23,7 @@ from leasehold.wire.current_files import CurrentFile, TlsFiles
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.gossip import Gossip
 from leasehold.wire.known_peers import KnownPeers
+from leasehold.wire.peers import peer_of
 from leasehold.wire.ports import Clock
 from leasehold.wire.tls import own_tls
 
@@ -32,15 +34,20 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class Sightings:
-    """The other processes as gossip shows them. `on_coordinators` gets the coordinators' addresses when they change."""
+    """The other processes as gossip shows them. `on_coordinators` gets the coordinators' addresses when they change.
+    The hosts of members with a numeric address become `known`."""
 
-    def __init__(self, on_coordinators: Callable[[tuple[str, ...]], None] = lambda _: None) -> None:
+    def __init__(self, known: KnownPeers, on_coordinators: Callable[[tuple[str, ...]], None] = lambda _: None) -> None:
+        self._known = known
         self._on_coordinators = on_coordinators
         self._nodes: dict[str, State] = {}
         self._coordinators: dict[str, str] = {}
 
     def notice(self, member: Member, state: State | None) -> None:
         """Records a change that gossip reports."""
+        host = numeric(member.address.rpartition(":")[0].strip("[]"))
+        if state is State.ALIVE and host is not None:
+            self._known.add_member(peer_of(str(host)))
         if member.role is Role.NODE and state is not None:
             self._nodes[member.name] = state
         else:
@@ -95,11 +102,9 @@ async def take_part(
     service: str,
     clock: Clock,
     sightings: Sightings,
-    known: KnownPeers,
     node: NodeId | None = None,
 ) -> Gossip | None:
-    """Listens for gossip; what it returns takes part once it is run. `service` is the address that this process serves,
-    to whose server the hosts of the others become `known`.
+    """Listens for gossip; what it returns takes part once it is run. `service` is the address that this process serves.
 
     Raises `BadSettings` if it can't listen at its gossip address.
     """
@@ -116,7 +121,6 @@ async def take_part(
         entropy=SystemEntropy(),
         datagrams=datagrams,
         on_change=sightings.notice,
-        on_heard=known.heard,
     )
     write_gossip_address(config.directory, address)
     log.info("gossip at %s as %s, %d seeds", address, name, len(config.seeds))

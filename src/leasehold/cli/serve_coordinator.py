@@ -74,7 +74,7 @@ async def _serve(
     *,
     systemd: NotifySocket,
 ) -> None:
-    clock, sightings, service = BoottimeClock(), Sightings(), config.advertised(server.address)
+    clock, sightings, service = BoottimeClock(), Sightings(server.known), config.advertised(server.address)
     keys = secrets.proof_keys
     coordinator = Coordinator(
         name=service,
@@ -99,7 +99,6 @@ async def _serve(
         service=service,
         clock=clock,
         sightings=sightings,
-        known=server.known,
     )
     write_address(config.directory, server.address)
     async with asyncio.TaskGroup() as group:

@@ -140,8 +140,7 @@ async def _node(config: NodeConfig, secrets: Secrets, channel: SupervisorChannel
             role=Role.NODE,
             service=service,
             clock=clock,
-            sightings=Sightings(agent.found),
-            known=flight.known,
+            sightings=Sightings(flight.known, agent.found),
             node=await _node_id(vault),
         )
         write_address(directory, flight.address)

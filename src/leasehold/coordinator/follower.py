@@ -25,6 +25,7 @@ from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.stored_catalog import check_format, read_catalog, watched
 from leasehold.coordinator.user_turns import UserTurns
+from leasehold.coordinator.who_asks import tell_who_asks
 from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import check_question
@@ -176,6 +177,7 @@ class Follower:
                         yield page
             case _ if isinstance(request, LookUp) and takes_long(request, catalog):
                 asking = check_request(request, catalog, reads_max=INLINE_EFFORT_MAX)
+                tell_who_asks(asking)
 
                 def planned(now: Catalog) -> Found:
                     check_request(request, now)
@@ -184,7 +186,7 @@ class Follower:
                 found = await self._in_turn(request, asking, planned)
                 yield await with_times(found, self._storage) if isinstance(found, ChangesPlan) else found
             case _ if isinstance(request, LookUp):
-                check_request(request, catalog)
+                tell_who_asks(check_request(request, catalog))
                 yield looked_up(request, catalog)
             case _:
                 raise self._not_leading("only the leader answers this")
@@ -204,6 +206,7 @@ class Follower:
     async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:
         check_statement_id(request.statement)
         asking = check_request(request, catalog)
+        tell_who_asks(asking)
         with ending_the_statement():
             statement = parse(request.text)
             # An id that is known already is the leader's to answer.

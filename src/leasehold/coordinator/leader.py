@@ -19,7 +19,7 @@ from leasehold.coordinator.nodes.removal import Removal
 from leasehold.coordinator.nodes.sessions import Sessions
 from leasehold.coordinator.nodes.snapshots import Snapshots
 from leasehold.coordinator.nodes.topology import Topology
-from leasehold.coordinator.people.logins import Logins
+from leasehold.coordinator.people.logins import LoginRequest, Logins
 from leasehold.coordinator.people.overview import Overview
 from leasehold.coordinator.replicas.repair import Repair
 from leasehold.coordinator.replicas.reports import NodeReports
@@ -31,6 +31,7 @@ from leasehold.coordinator.upkeep.housekeeping import Housekeeping
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.upkeep.scrub import scrub
 from leasehold.coordinator.upkeep.wallclock import BelievedClock
+from leasehold.coordinator.who_asks import tell_who_asks
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
@@ -229,6 +230,7 @@ class Leader:
         user = None
         if isinstance(request, messages.ClientRequest) and not isinstance(request, Execute | AskOutcome):
             user = check_request(request, self._writer.catalog, reads_max=INLINE_EFFORT_MAX)
+            tell_who_asks(user)
         match request:
             case messages.WhoAreYou():
                 return cluster_facts(self._writer.catalog, self._term, leader=True)
@@ -244,9 +246,7 @@ class Leader:
                 return self._sessions.process_ended(request)
             case messages.ReportCoordinator():
                 return await self._roster.take(request)
-            case messages.Login() | messages.LogInByToken() | messages.LogInByCertificate() | messages.LogOut():
-                return await self._logins.answer(request, PEER.get(), CALLER.get())
-            case messages.DelegateLogin() | messages.RenewLogins():
+            case _ if isinstance(request, LoginRequest):
                 return await self._logins.answer(request, PEER.get(), CALLER.get())
             case messages.AskStatus():
                 status = await self._overview.status_shown()

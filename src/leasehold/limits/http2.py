@@ -47,10 +47,13 @@ PEERS_REMEMBERED: Final = 1_024
 """
 KNOWN_WEIGHT: Final = 64
 """How much more of a server's time than a stranger a known peer may have while both want more."""
-NAMES_KNOWN_MAX: Final = 2_048
-"""Of those who have shown a server who they are, the newest: twice as many as a cluster may have nodes."""
-PEERS_OF_NAME_MAX: Final = 32
-"""Addresses from which one of them may have come, the newest."""
+STRANGERS_LATER_NS: Final = TURN_NS // 10
+"""A stranger comes so much after what has been used of the shares. So known peers go first that have not used more of
+theirs, and each piece of a stranger waits for at most so much of their shares."""
+MEMBER_PEERS_MAX: Final = 2_048
+"""Addresses of members that are known: twice as many as a cluster may have nodes."""
+CONNECTIONS_OF_KNOWN_MIN: Final = 32
+"""Connections that a known peer may keep at a door that others want to enter."""
 STALLED_NS: Final = 60 * SECOND_NS
 """A connection is ended whose peer takes no bytes of TCP for so long."""
 SWEEP_NS: Final = 250 * MILLISECOND_NS

@@ -22,12 +22,14 @@ WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
 """How late a wrong password is answered; twice as late after each further one for the same name."""
 WRONG_PASSWORD_REST_MAX_NS: Final = 4 * SECOND_NS
 WRONG_PASSWORD_RECENT_NS: Final = 60 * SECOND_NS
-"""How long a wrong password for a user's name keeps that name out of the lane for users without one, but from where the
-right one has come."""
+"""How long a user's name with a wrong password is kept out of the lane for users without one. From an address from
+which the right one has come it is not."""
 WRONG_PASSWORDS_KEPT: Final = 4_096
 """Names of users, and as many other names, whose wrong passwords are counted."""
-RIGHT_PASSWORDS_KEPT: Final = 4_096
-"""Names with addresses from which their right passwords have come, the newest."""
+NAMES_WITH_PEERS_MAX: Final = 4_096
+"""Names of which it is remembered from where they have come, the newest."""
+PEERS_OF_NAME_MAX: Final = 32
+"""Addresses from which one of them has come, the newest."""
 LOGINS_PER_USER_MAX: Final = 1_024
 """A further login ends the oldest of the user."""
 LOGINS_MAX: Final = 16_384

@@ -154,7 +154,6 @@ class FlightServer:
             connections_per_peer_max=doors.per_peer_max,
             on_fault=on_fault,
             is_member=doors.names.is_member,
-            name_of=doors.names.name,
             kept_header=CALLER_HEADER.encode(),
             quiet_ns=FLIGHT_QUIET_NS,
             answer_ns=FLIGHT_QUIET_NS,
@@ -275,7 +274,7 @@ class _Methods:
         gate = self._strangers if user is None else self._callers
         peer = calling_peer(context.peer())
         watched.caller, watched.is_stranger = user or peer, user is None
-        if user is not None:
+        if user:
             self._known.add(peer, user)
         check = self._service.check_counts
         call = FlightCall(

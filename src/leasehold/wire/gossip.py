@@ -38,8 +38,7 @@ class Traffic(msgspec.Struct, kw_only=True):
 class Gossip:
     """One member. `me.address` is where others reach `datagrams`; `run` owns the machine and closes the datagrams.
     `on_change` is called on the loop, in order, and must not block. It gets a member that is new, or whose state or own
-    facts have changed; the state is None once the member is forgotten. `on_heard` gets the numeric `host:port` from
-    which each datagram has come."""
+    facts have changed; the state is None once the member is forgotten."""
 
     def __init__(
         self,
@@ -51,14 +50,12 @@ class Gossip:
         entropy: Entropy,
         datagrams: Datagrams,
         on_change: Callable[[Member, State | None], None] = lambda _member, _state: None,
-        on_heard: Callable[[str], None] = lambda _source: None,
     ) -> None:
         _check(me, seeds)
         self._clock = clock
         self._datagrams = datagrams
         self._entropy = entropy
         self._on_change = on_change
-        self._on_heard = on_heard
         self._seal = seal
         self.swim: Final = Swim(me=me, seeds=seeds, draw=lambda below: int(entropy.hex_128(), 16) % below)
         """Others may read it; only this class steps it."""
@@ -117,7 +114,6 @@ class Gossip:
         if isinstance(opened, Dropped):
             self.traffic.dropped[opened] += 1
         else:
-            self._on_heard(source)
             self._step(DatagramReceived(source=source, datagram=opened))
 
     def _step(self, event: SwimEvent) -> None:

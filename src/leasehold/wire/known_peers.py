@@ -1,16 +1,23 @@
-"""The addresses from which somebody has come who has shown who that is: by a certificate, a password, or the cluster's
-key.
+"""The addresses from which members and users have come, as they have shown this server.
 
 When strangers flood a server, they take its time and its connections from each other (`wire/http2/turns.py`,
-`wire/http2/connection_room.py`), and little from these addresses. A name has PEERS_OF_NAME_MAX of them, the newest: so
-a user gets no larger part by more addresses.
+`wire/http2/connection_room.py`), and little from these addresses.
+
+| who | shown by |
+| --- | --- |
+| a member | its certificate; or gossip, which is sealed with the cluster's key and tells where each member is |
+| a user | a password, a token, or a request with a login |
+| a client of a cluster without users | a request with a certificate that counts |
+
+A known peer has KNOWN_WEIGHT times a stranger's share of the server's time. A user has that once, divided by the
+addresses from which the user comes, of which the newest are known (`core/access/peers_of_names.py`).
 """
 
 import threading
-from collections import Counter
+from collections import OrderedDict
 
-from leasehold.limits.http2 import NAMES_KNOWN_MAX, PEERS_OF_NAME_MAX
-from leasehold.wire.peers import peer_of
+from leasehold.core.access.peers_of_names import PeersOfNames
+from leasehold.limits.http2 import KNOWN_WEIGHT, MEMBER_PEERS_MAX
 
 
 class KnownPeers:
@@ -18,37 +25,31 @@ class KnownPeers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._names: dict[str, dict[str, None]] = {}
-        """The peers from which each has come, in order."""
-        self._times: Counter[str] = Counter()
-        """For how many names a peer is known."""
+        self._members: OrderedDict[str, None] = OrderedDict()
+        self._users = PeersOfNames[str]()
+        self._weights: dict[str, int] = {}
+        """Of the peers of users."""
 
     def __contains__(self, peer: str) -> bool:
-        return peer in self._times
+        return peer in self._members or peer in self._weights
+
+    def weight(self, peer: str) -> int:
+        """How many times a stranger's share this peer has; 1 for a stranger."""
+        return KNOWN_WEIGHT if peer in self._members else self._weights.get(peer, 1)
+
+    def add_member(self, peer: str) -> None:
+        with self._lock:
+            self._members[peer] = None
+            self._members.move_to_end(peer)
+            if len(self._members) > MEMBER_PEERS_MAX:
+                self._members.popitem(last=False)
 
     def add(self, peer: str, name: str) -> None:
-        """`name` has come from this peer."""
-        if peer in self._names.get(name, ()):
-            return
+        """Somebody of this name has come from this peer."""
         with self._lock:
-            peers = self._names.setdefault(name, {})
-            if peer not in peers:
-                peers[peer] = None
-                self._times[peer] += 1
-            if len(peers) > PEERS_OF_NAME_MAX:
-                self._forget(peers, next(iter(peers)))
-            if len(self._names) > NAMES_KNOWN_MAX:
-                oldest = self._names.pop(next(iter(self._names)))
-                for one in tuple(oldest):
-                    self._forget(oldest, one)
-
-    def heard(self, source: str) -> None:
-        """Somebody with the cluster's key has sent something from this numeric `host:port`."""
-        host = source.rpartition(":")[0].strip("[]")
-        self.add(peer_of(host), host)
-
-    def _forget(self, peers: dict[str, None], peer: str) -> None:
-        del peers[peer]
-        self._times[peer] -= 1
-        if not self._times[peer]:
-            del self._times[peer]
+            for one in self._users.add(name, peer):
+                fewest = self._users.fewest(one)
+                if fewest:
+                    self._weights[one] = max(1, KNOWN_WEIGHT // fewest)
+                else:
+                    del self._weights[one]

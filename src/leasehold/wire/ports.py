@@ -23,6 +23,8 @@ PEER: Final[ContextVar[str]] = ContextVar("PEER", default="")
 where the transport does not know the address."""
 CALLER: Final[ContextVar[Caller | None]] = ContextVar("CALLER", default=None)
 """Whom TLS has authenticated, for each call and each session; None without TLS."""
+WHO_ASKS: Final[ContextVar[Callable[[str], None]]] = ContextVar("WHO_ASKS", default=lambda _: None)
+"""A service calls it once it has checked who asks, with a name that is the same for all calls of a user."""
 
 
 class Timer(Protocol):

@@ -16,21 +16,14 @@ means that no answer came, so it becomes `Unreachable`.
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from leasehold.core.words.codec import decode_message
-from leasehold.core.words.messages import (
-    ChallengeCoordinator,
-    CommitTransaction,
-    Failure,
-    LoggedIn,
-    Login,
-    LogInByToken,
-    Message,
-)
+from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -58,7 +51,7 @@ from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.known_peers import KnownPeers
 from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.peers import calling_peer
-from leasehold.wire.ports import CALLER, PEER, Service
+from leasehold.wire.ports import CALLER, PEER, WHO_ASKS, Service
 from leasehold.wire.requests import Reading, RequestReader
 from leasehold.wire.threads import OneThread
 from leasehold.wire.tls import NOBODY_NAMED, CallerNames, TlsSource
@@ -166,7 +159,7 @@ class Handlers:
         callers: CallerNames = NOBODY_NAMED,
         known: KnownPeers | None = None,
     ) -> None:
-        self._known = known or KnownPeers()
+        self._known = KnownPeers() if known is None else known
         self._service = service
         self._on_fault = on_fault
         self._callers = callers
@@ -178,13 +171,15 @@ class Handlers:
 
         def comes(call: IncomingCall) -> None:
             CALLER.set(self._callers.caller(call.auth_context()))
+            peer = calling_peer(call.peer())
+            PEER.set(peer)
+            WHO_ASKS.set(partial(self._known.add, peer))
 
         async def begun(call: IncomingCall) -> CountedCall:
             comes(call)
             return await CountedCall.begin(call, peers, answers)
 
         async def one_answer(call: IncomingCall) -> bytes:
-            PEER.set(calling_peer(call.peer()))
             counted = await begun(call)
             return await counted.holding(await self.call(requests.reading(call)))
 
@@ -209,10 +204,7 @@ class Handlers:
     async def call(self, request: Reading) -> bytes:
         try:
             async with request as message:
-                answer = await self._service.call(message)
-                if isinstance(message, Login | LogInByToken) and isinstance(answer, LoggedIn):
-                    self._known.add(PEER.get(), f"user {message.user.casefold()}")
-                return encode_bounded(answer)
+                return encode_bounded(await self._service.call(message))
         except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
             return encode_bounded(failure_of(fault, self._on_fault))
 
@@ -311,7 +303,6 @@ async def serve(
         connections_per_peer_max=doors.per_peer_max,
         on_fault=on_fault,
         is_member=doors.names.is_member,
-        name_of=doors.names.name,
     )
     handlers = Handlers(service, on_fault, doors.names, server.known)
     is_shared = tls is not None

@@ -212,11 +212,6 @@ class CallerNames:
             return self._nobody
         return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
 
-    def name(self, facts: Mapping[str, Any]) -> str:
-        """Whose certificate was shown, such as `node node-1`; empty without one."""
-        caller = self.caller(facts)
-        return str(caller) if caller is not None and caller.name else ""
-
     def is_member(self, facts: Mapping[str, Any]) -> bool:
         caller = self.caller(facts)
         return caller is not None and caller.is_member

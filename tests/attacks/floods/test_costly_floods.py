@@ -204,7 +204,7 @@ def test_keys_that_are_changed_without_end(ground: Ground, scale: int) -> None:
 
 
 def test_a_coordinator_that_restarts_during_a_flood(ground: Ground, scale: int) -> None:
-    """It has to find its nodes among strangers: until a node has shown its certificate, it is as good as one."""
+    """It knows the nodes' hosts by their gossip, before the nodes have connected."""
     coordinator, address = ground.cluster.local.coordinator, ground.coordinator
     block = header_block(CALL, address)
 

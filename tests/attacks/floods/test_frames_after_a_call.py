@@ -108,7 +108,7 @@ def test_frames_of_no_call_on_a_connection_that_has_made_one(
     taken: list[int] = []
 
     def flood(hosts: range) -> None:
-        for number in hosts:  # one that was cut off may be banned
+        for number in hosts:
             with ground.connection(address, ground.strange_host(number)) as connection:
                 call_once(connection, address, path)
                 taken.append(sent_until_it_ends(connection, MEANINGLESS[kind]))

@@ -53,7 +53,7 @@ SECONDS = 8
 BURST_CALLS = 400
 """More than a connection may have at once."""
 WAIT_S = 1
-"""An attacker waits for so long: it may be banned."""
+"""An attacker waits for so long."""
 CANCEL = struct.pack(">I", 8)
 
 
@@ -106,9 +106,11 @@ def floods(
     with ground.attacked(more_ns=takes_ns):
         for one in threads:
             one.start()
-        meanwhile()
-        stopped.wait(seconds)
-        stopped.set()
+        try:
+            meanwhile()
+            stopped.wait(seconds)
+        finally:
+            stopped.set()
         for one in threads:
             one.join()
 

@@ -1,34 +1,39 @@
-"""The addresses from which somebody has come who has shown who that is."""
+"""The addresses from which members and users have come."""
 
-from leasehold.limits.http2 import NAMES_KNOWN_MAX, PEERS_OF_NAME_MAX
+from leasehold.limits.http2 import KNOWN_WEIGHT, MEMBER_PEERS_MAX
+from leasehold.limits.people import PEERS_OF_NAME_MAX
 from leasehold.wire.known_peers import KnownPeers
 
 
-def test_a_peer_is_known_once_somebody_has_come_from_it() -> None:
+def test_a_stranger_has_one_share_and_a_known_peer_more() -> None:
     known = KnownPeers()
-    assert "a" not in known
+    assert (known.weight("a"), "a" in known) == (1, False)
     known.add("a", "user alice")
-    known.add("a", "user alice")
-    assert "a" in known
-    assert "b" not in known
+    assert (known.weight("a"), "a" in known) == (KNOWN_WEIGHT, True)
+    known.add_member("b")
+    assert (known.weight("b"), "b" in known) == (KNOWN_WEIGHT, True)
 
 
-def test_of_each_name_the_newest_peers_are_known() -> None:
+def test_a_user_has_no_more_by_coming_from_several_addresses() -> None:
     known = KnownPeers()
     peers = [f"peer {number}" for number in range(PEERS_OF_NAME_MAX + 1)]
-    known.add(peers[1], "node node-1")
-    for peer in peers:
+    for count, peer in enumerate(peers[:-1], 1):
         known.add(peer, "user alice")
-    assert [peer in known for peer in peers] == [False, *[True] * PEERS_OF_NAME_MAX]
-    known.add("one more", "user alice")
-    assert peers[1] in known, "it is known for another name"
+        assert sum(known.weight(one) for one in peers[:count]) <= KNOWN_WEIGHT
+    known.add(peers[-1], "user alice")
+    assert [one in known for one in peers] == [False, *[True] * PEERS_OF_NAME_MAX]
+    known.add(peers[1], "user bob")
+    assert known.weight(peers[1]) == KNOWN_WEIGHT, "it is as good as the best of its users"
 
 
-def test_the_newest_names_are_kept() -> None:
+def test_the_newest_hosts_of_members_are_known() -> None:
     known = KnownPeers()
-    for number in range(NAMES_KNOWN_MAX + 1):
-        known.add("shared", f"user {number}")
-        known.add(f"peer {number}", f"user {number}")
-    assert "peer 0" not in known
-    assert "peer 1" in known
-    assert "shared" in known
+    known.add("host 1", "user alice")
+    for number in range(MEMBER_PEERS_MAX):
+        known.add_member(f"host {number}")
+    known.add_member("host 0")
+    for number in range(2):
+        known.add_member(f"one more {number}")
+    assert "host 0" in known
+    assert "host 1" in known, "a user has come from there"
+    assert "host 2" not in known

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Final, NamedTuple, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
+from leasehold.coordinator.who_asks import tell_who_asks
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import Caller
 from leasehold.core.access.logins import (
@@ -167,6 +168,7 @@ class Logins:
         few = self._few.setdefault(user, asyncio.Semaphore(LOGINS_AT_ONCE))
         async with few:
             revision = await self._writer.submit(lambda catalog: record(token, catalog))
+        tell_who_asks(find_user(user, self._writer.catalog))
         self._since[hash_login(token)] = self._clock.now_ns()
         return LoggedIn(token=token, revision=revision)
 

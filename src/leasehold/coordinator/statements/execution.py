@@ -10,6 +10,7 @@ from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.user_turns import UserTurns
+from leasehold.coordinator.who_asks import tell_who_asks
 from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.access.rights import (
@@ -90,6 +91,7 @@ class Execution:
         """Runs a statement, or answers a question: the messages for the client."""
         check_statement_id(request.statement)
         asking = check_request(request, self._catalog())
+        tell_who_asks(asking)
         statement, text, size_bytes = await self._understood(request, asking)
         if isinstance(statement, Definition):
             asked = _asked(request, statement, text, size_bytes)

@@ -26,13 +26,13 @@ from typing import Final, NewType
 
 import msgspec
 
+from leasehold.core.access.peers_of_names import PeersOfNames
 from leasehold.core.backoff import Backoff
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING_MAX,
-    RIGHT_PASSWORDS_KEPT,
     WRONG_PASSWORD_RECENT_NS,
     WRONG_PASSWORD_REST_MAX_NS,
     WRONG_PASSWORD_REST_MIN_NS,
@@ -165,8 +165,8 @@ class WrongPasswords:
     def __init__(self) -> None:
         self._users: OrderedDict[NameHash, _Failed] = OrderedDict()
         self._strangers: OrderedDict[NameHash, _Failed] = OrderedDict()
-        self._right: OrderedDict[_Asker, None] = OrderedDict()
-        """Where the newest right passwords have come from."""
+        self._right = PeersOfNames[bytes]()
+        """Where right passwords have come from."""
 
     def count(self, name: NameHash) -> int:
         """How many were tried for a user's name."""
@@ -176,7 +176,7 @@ class WrongPasswords:
     def lane(self, name: NameHash, peer: str, *, is_user: bool, now_ns: int) -> Lane:
         if not is_user:
             return Lane.STRANGER
-        if _Asker(peer, name) in self._right:
+        if self._right.has(name, peer):
             return Lane.USER
         found = self._users.get(name)
         is_recent = found is not None and now_ns - found.last_ns < WRONG_PASSWORD_RECENT_NS
@@ -196,11 +196,7 @@ class WrongPasswords:
 
     def succeeded(self, name: NameHash, peer: str) -> None:
         """A right password: the next wrong one counts as the first again."""
-        asker = _Asker(peer, name)
-        self._right[asker] = None
-        self._right.move_to_end(asker)
-        if len(self._right) > RIGHT_PASSWORDS_KEPT:
-            self._right.popitem(last=False)
+        self._right.add(name, peer)
         found = self._users.get(name)
         if found is not None:
             found.rest = _NO_REST

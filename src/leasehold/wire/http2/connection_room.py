@@ -1,14 +1,23 @@
 """Who may have a connection to the doors of a server.
 
-A peer has at most so many at each door. If a door is full, the stranger with most of them gives way, with the first of
-its connections that is no member's: to a known peer always, to another stranger that has fewer then. If all have as
-many, it is the one that came first. If no stranger is left, the known peer with most gives way likewise. So strangers
-keep no known peer out, from however many addresses, and none gives way to a stranger.
+A peer has at most so many at each door. If a door is full, a peer gives way to one that wants to come in, with the
+first of its connections that is no member's:
+
+| who comes | who gives way |
+| --- | --- |
+| a known peer (`wire/known_peers.py`) | the stranger with most; else the known peer with most, if it has two more |
+| a stranger without a connection | the stranger with most, or who came first if all have as many |
+| a stranger with one | the stranger with most, if it has two more |
+| a stranger | else the known peer with most, if it has two more and more than CONNECTIONS_OF_KNOWN_MIN |
+
+So strangers keep no known peer out, from however many addresses.
 """
 
 from collections import defaultdict
 from collections.abc import Container
 from typing import Generic, Protocol, TypeVar
+
+from leasehold.limits.http2 import CONNECTIONS_OF_KNOWN_MIN
 
 
 class Guest(Protocol):
@@ -84,9 +93,9 @@ class ConnectionRoom(Generic[G]):
         goes = None
         if here.taken >= self._per_door_max:
             is_known = peer in self._known
-            leaves = here.first_to_go(self._known, least=1 if is_known else theirs + 1)
-            if leaves is None and is_known:
-                leaves = here.first_to_go((), least=theirs + 2)
+            leaves = here.first_to_go(self._known, least=1 if is_known or not theirs else theirs + 2)
+            if leaves is None:
+                leaves = here.first_to_go((), least=max(theirs + 2, 0 if is_known else CONNECTIONS_OF_KNOWN_MIN + 1))
             if leaves is None:
                 return one
             _, goes = leaves

@@ -172,9 +172,8 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             raise ssl.SSLError("a handshake over its bound")
         if is_done:
             self.is_of_member = self.server.is_member(self.auth_context)
-            name = self.server.name_of(self.auth_context)
-            if name:
-                self.server.known.add(self.sharer, name)
+            if self.is_of_member:
+                self.server.known.add_member(self.sharer)
             tls.came(rest)
             self.flush()
         return is_done

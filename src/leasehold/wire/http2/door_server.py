@@ -50,14 +50,13 @@ class DoorServer:
         connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
         is_member: Callable[[AuthContext], bool] = lambda _: False,
-        name_of: Callable[[AuthContext], str] = lambda _: "",
         kept_header: bytes = b"",
         quiet_ns: int = KEEPALIVE_INTERVAL_NS,
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
         """`on_fault` gets every error that was not foreseen. A connection without a call is closed after `idle_ns`.
         Each door takes `connections_max`, and of one peer `connections_per_peer_max`. `is_member` tells by what TLS
-        says whether a peer is a node or coordinator, `name_of` whose certificate it has shown, if any.
+        says whether a peer is a node or coordinator.
 
         Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
         while it has a call is asked whether it is there, and has `answer_ns` to answer."""
@@ -71,11 +70,10 @@ class DoorServer:
         """What connections are read into: one after the other, and each at once dealt with."""
         self.decrypted = memoryview(bytearray(RECEIVE_BYTES))
         self.is_member = is_member
-        self.name_of = name_of
         self.known = KnownPeers()
         self.waiting_bytes = 0
         """Of all connections that wait for their turn."""
-        self.turns = FairTurns[DoorConnection](self.known)
+        self.turns = FairTurns[DoorConnection](self.known.weight)
         self._loop: asyncio.AbstractEventLoop
         self._turn_ns = self.now_ns()
         self._is_turn_due = False
@@ -237,6 +235,7 @@ class DoorServer:
     def remove(self, connection: DoorConnection) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
+            self.turns.forget(connection.sharer, connection)
             self._room.leave(connection.door, connection.sharer, connection)
             if not self._connections:
                 self._has_none.set()

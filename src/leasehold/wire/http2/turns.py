@@ -2,8 +2,8 @@
 
 What a peer sends may cost its server much or little, and a stranger chooses what. So the time that each peer has really
 taken is counted, and while bytes wait, those of the peer that has taken least are looked at next. A peer that has asked
-for nothing of late has its turn at once, however many others flood the server. Of the time of a known peer
-(`wire/known_peers.py`) one part in KNOWN_WEIGHT counts: so strangers leave it most.
+for nothing of late has its turn at once, however many others flood the server. A known peer
+(`wire/known_peers.py`) has a larger share, and its turn comes before those of strangers that come at the same time.
 
 A turn ends after TURN_NS, or with the piece that is looked at then. Then the loop does all else that is due. What
 members say never waits here. A peer that has taken much more than its share owes DEBT_NS_MAX at most: it may have been
@@ -11,30 +11,30 @@ alone until then.
 """
 
 import heapq
-from collections import deque
-from collections.abc import Container
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from leasehold.limits.http2 import DEBT_NS_MAX, KNOWN_WEIGHT, PEERS_REMEMBERED, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
 
 T = TypeVar("T")
 _NOTHING: Final = 0
 
 
 class FairTurns(Generic[T]):
-    """Start-time fair queueing (Goyal, Vin and Cheng, 1996). It has no clock: it hears what has been spent."""
+    """Start-time fair queueing (Goyal, Vin and Cheng, 1996). It has no clock: it hears what has been spent. `weight`
+    tells how many times a stranger's share a peer has."""
 
-    def __init__(self, known: Container[str] = ()) -> None:
+    def __init__(self, weight: Callable[[str], int] = lambda _: 1) -> None:
         self.left_ns = TURN_NS
         """Of this turn."""
-        self._known = known
+        self._weight = weight
         self._spent_ns: dict[str, int] = {}
         """Up to where each peer has used its share; no entry if that is no more than `_now_ns`."""
         self._now_ns = 0
         """Up to where a peer has used its share whose turn it is."""
-        self._waiting: dict[str, deque[T]] = {}
+        self._waiting: dict[str, dict[T, None]] = {}
         self._order: list[tuple[int, int, str]] = []
-        """A heap of the peers that wait, by what they had spent when they were put there."""
+        """A heap of the peers that wait, by when they were due when they were put there."""
         self._numbered = 0
 
     def may_go(self) -> bool:
@@ -44,24 +44,26 @@ class FairTurns(Generic[T]):
     def wait(self, peer: str, one: T) -> None:
         """`one` is a connection of this peer, and waits for its turn."""
         if peer not in self._waiting:
-            self._waiting[peer] = deque()
+            self._waiting[peer] = {}
             self._put(peer)
-        self._waiting[peer].append(one)
+        self._waiting[peer][one] = None
+
+    def forget(self, peer: str, one: T) -> None:
+        """`one` waits no more. No effect if it does not wait."""
+        self._waiting.get(peer, {}).pop(one, None)
 
     def spend(self, peer: str, spent_ns: int, *, is_of_turn: bool = True) -> None:
         """Outside of a turn, other threads have worked."""
         if is_of_turn:
             self.left_ns -= spent_ns
-        spent = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + self._counted_ns(peer, spent_ns)
-        self._spent_ns[peer] = min(spent, self._now_ns + DEBT_NS_MAX)
+        weight = self._weight(peer)
+        spent = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + spent_ns // weight
+        self._spent_ns[peer] = min(spent, self._now_ns + DEBT_NS_MAX // weight)
 
     def give_back(self, peer: str, unused_ns: int) -> None:
         """So much of what the peer has spent was not used."""
         if peer in self._spent_ns:
-            self._spent_ns[peer] -= self._counted_ns(peer, unused_ns)
-
-    def _counted_ns(self, peer: str, spent_ns: int) -> int:
-        return spent_ns // KNOWN_WEIGHT if peer in self._known else spent_ns
+            self._spent_ns[peer] -= unused_ns // self._weight(peer)
 
     def begin(self, passed_ns: int) -> None:
         """A turn begins, so long after the one before."""
@@ -74,14 +76,18 @@ class FairTurns(Generic[T]):
     def next(self) -> T | None:
         """Whose turn it is; None if this turn is over, or nobody waits."""
         while self._order and self.left_ns > 0:
-            put_ns, _, peer = heapq.heappop(self._order)
+            due_ns, _, peer = heapq.heappop(self._order)
+            theirs = self._waiting[peer]
+            if not theirs:
+                del self._waiting[peer]
+                continue
             spent_ns = self._spent_ns.get(peer, _NOTHING)
-            if spent_ns > put_ns and spent_ns > self._now_ns:
+            if spent_ns > self._now_ns and self._due_ns(peer) > due_ns:
                 self._put(peer)  # it has spent more since
                 continue
             self._now_ns = max(self._now_ns, spent_ns)
-            theirs = self._waiting[peer]
-            one = theirs.popleft()
+            one = next(iter(theirs))
+            del theirs[one]
             if theirs:
                 self._put(peer)
             else:
@@ -91,4 +97,8 @@ class FairTurns(Generic[T]):
 
     def _put(self, peer: str) -> None:
         self._numbered += 1
-        heapq.heappush(self._order, (self._spent_ns.get(peer, _NOTHING), self._numbered, peer))
+        heapq.heappush(self._order, (self._due_ns(peer), self._numbered, peer))
+
+    def _due_ns(self, peer: str) -> int:
+        later_ns = STRANGERS_LATER_NS if self._weight(peer) == 1 else 0
+        return max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + later_ns

@@ -7,7 +7,6 @@ from leasehold.errors import Refused
 from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING_MAX,
-    RIGHT_PASSWORDS_KEPT,
     WRONG_PASSWORD_RECENT_NS,
     WRONG_PASSWORD_REST_MAX_NS,
     WRONG_PASSWORD_REST_MIN_NS,
@@ -161,17 +160,6 @@ def test_a_right_password_ends_the_growth_of_the_wait_for_wrong_ones() -> None:
     assert took_ns > WRONG_PASSWORD_REST_MIN_NS
     wrong.succeeded(name("u"), "p")
     assert wrong.failed(name("u"), is_user=True, now_ns=0) == WRONG_PASSWORD_REST_MIN_NS
-
-
-def test_so_many_addresses_of_right_passwords_are_remembered() -> None:
-    wrong = WrongPasswords()
-    for number in range(RIGHT_PASSWORDS_KEPT + 1):
-        wrong.succeeded(name("u"), f"p{number}")
-    wrong.succeeded(name("u"), "p1")
-    wrong.succeeded(name("u"), "another")
-    wrong.failed(name("u"), is_user=True, now_ns=0)
-    lanes = [wrong.lane(name("u"), f"p{number}", is_user=True, now_ns=1) for number in range(4)]
-    assert lanes == [Lane.FAILED, Lane.USER, Lane.FAILED, Lane.USER]
 
 
 @pytest.mark.parametrize("is_user", [True, False])

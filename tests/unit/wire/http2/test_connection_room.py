@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 
+from leasehold.limits.http2 import CONNECTIONS_OF_KNOWN_MIN
 from leasehold.wire.http2.connection_room import ConnectionRoom
 
 
@@ -33,9 +34,9 @@ def test_who_has_most_at_a_full_door_gives_way_to_others() -> None:
         assert doors.enter(0, "a", one) is None
     assert doors.enter(0, "b", Guest()) is None
     assert doors.enter(0, "c", Guest()) is first
-    assert doors.enter(0, "c", Guest()) is second
     further = Guest()
-    assert doors.enter(0, "c", further) is further, "nobody has more than c"
+    assert doors.enter(0, "c", further) is further, "c would have as many as a"
+    assert doors.enter(0, "d", Guest()) is second
 
 
 def test_who_came_first_gives_way_where_all_strangers_have_as_many() -> None:
@@ -57,6 +58,20 @@ def test_no_known_peer_gives_way_to_a_stranger() -> None:
     other = Guest()
     assert doors.enter(0, "c", other) is not None
     assert doors.enter(0, "d", Guest()) is other
+
+
+def test_known_peers_do_not_keep_strangers_out() -> None:
+    many = CONNECTIONS_OF_KNOWN_MIN + 1
+    doors = room(per_peer=many, per_door=many, known={"a", "b"})
+    first = Guest()
+    assert doors.enter(0, "a", first) is None
+    for _ in range(many - 1):
+        assert doors.enter(0, "a", Guest()) is None
+    stranger = Guest()
+    assert doors.enter(0, "c", stranger) is first
+    further = Guest()
+    assert doors.enter(0, "d", further) is stranger, "a known peer keeps so many"
+    assert doors.enter(0, "b", Guest()) is further
 
 
 def test_a_stranger_gives_way_to_a_known_peer() -> None:

@@ -1,0 +1,53 @@
+"""From which peers names have come: of the newest names, and of each the newest peers. So it stays small, whoever comes
+from however many addresses.
+"""
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from leasehold.limits.people import NAMES_WITH_PEERS_MAX, PEERS_OF_NAME_MAX
+
+N = TypeVar("N", str, bytes)
+
+
+class PeersOfNames(Generic[N]):
+    """A name may come from several peers, and several names from one."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[N, OrderedDict[str, None]] = OrderedDict()
+        self._of_peer: dict[str, dict[N, None]] = {}
+
+    def has(self, name: N, peer: str) -> bool:
+        return peer in self._names.get(name, ())
+
+    def add(self, name: N, peer: str) -> set[str]:
+        """The name has come from this peer. Answers the peers of which `fewest` has changed."""
+        peers = self._names.setdefault(name, OrderedDict())
+        self._names.move_to_end(name)
+        if peer in peers:
+            peers.move_to_end(peer)
+            return set()
+        peers[peer] = None
+        self._of_peer.setdefault(peer, {})[name] = None
+        changed = set(peers)
+        if len(peers) > PEERS_OF_NAME_MAX:
+            self._forget(name, next(iter(peers)))
+        if len(self._names) > NAMES_WITH_PEERS_MAX:
+            oldest = next(iter(self._names))
+            changed |= set(self._names[oldest])
+            for one in tuple(self._names[oldest]):
+                self._forget(oldest, one)
+        return changed
+
+    def fewest(self, peer: str) -> int:
+        """Of the names that have come from this peer, how many peers that has which has fewest; 0 if none has."""
+        return min((len(self._names[name]) for name in self._of_peer.get(peer, ())), default=0)
+
+    def _forget(self, name: N, peer: str) -> None:
+        peers, names = self._names[name], self._of_peer[peer]
+        del peers[peer]
+        if not peers:
+            del self._names[name]
+        del names[name]
+        if not names:
+            del self._of_peer[peer]
