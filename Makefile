@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUICKLY := --no-compile --no-build-isolation
 COMPILED := duckdb, hypothesis, leasehold.cli.main, leasehold.spark, leasehold.testing.command, pytest
 
-.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-pipelines test-wheel test-netns lint format bench soak mutants dist release clean
+.PHONY: setup java demo check check-core check-rest check-seeds test test-all test-processes test-nodes test-simulated test-scenarios test-core test-rest test-attacks test-documents test-benches test-spark test-pipelines test-wheel test-netns lint format bench soak mutants dist release clean
 
 setup: $(STAMP)
 
@@ -48,11 +48,14 @@ check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 # target would begin last, so those that need Java look for it themselves. Compiling what runs a few seconds costs more
 # than it saves, so Spark's Java does little of it.
 PARTS := test-processes test-documents test-spark test-pipelines test-netns test-recoveries test-nodes test-rest test-conformance test-core test-simulated test-attacks test-wheel test-scenarios test-benches lint
-test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test test-all: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 # Spark waits forever for a result whose port somebody else dials before its Python does, such as the client of another
 # test that looks for a node which had this port. Nobody else knows the sockets of this mode.
-test: export PYSPARK_UDS_MODE := true
-test: setup java
+test test-all: export PYSPARK_UDS_MODE := true
+# Of the tests that take long a third, which depends on the commit (tests/shares.py); without git it is always the same.
+test: export LEASEHOLD_SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 1)
+test test-all: setup java
+	@$(BIN)/python -c 'from tests.shares import described; print(described(), end="")'
 	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target $(PARTS)
 
 # A test has a time, which does not end one that hangs while it tidies up, or outside of Python. So a test that still runs

@@ -40,7 +40,7 @@ from tests.attacks.unfinished import (
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-SECONDS = 8
+SECONDS = 4
 CALLS = 250
 """At a time on a connection."""
 MANY_HOSTS = 200

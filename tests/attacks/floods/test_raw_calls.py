@@ -49,7 +49,7 @@ HEADERS_OF_FRAME = 250
 FRAMES = 200
 OPEN_CALLS = 20
 """Of each host, ten times a second."""
-SECONDS = 8
+SECONDS = 4
 BURST_CALLS = 400
 """More than a connection may have at once."""
 WAIT_S = 1
