@@ -1,11 +1,15 @@
-"""Which of the tests that take long `make test` runs: a third of them, so that it takes some twelve minutes on two cores.
+"""Which of the tests that take long `make test` runs: a third of them, so that it takes some twelve minutes on two
+cores.
 
 The text in LEASEHOLD_SHARE chooses it. `make test` gives the commit, so a commit always has the same third, and a few
-commits have all. Without it all tests run: by `make test-all`, and by hand.
+commits have all. Without it all tests run: by `make test-all`, and by hand. A file is in one share as a whole: its
+tests may tell one story.
 """
 
 import os
 import zlib
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,24 +21,29 @@ SHARED: Final = tuple(Path(__file__).parent / one for one in ("attacks", "e2e", 
 """Folders with tests of processes, of Spark, and of whole simulated clusters."""
 
 
-def chosen(text: str) -> int:
-    """Which share it is, from 1 on."""
-    return 1 + zlib.crc32(text.encode()) % SHARES
+def chosen() -> int | None:
+    """Which share is run, from 1 on; None for all."""
+    text = os.environ.get(VARIABLE, "")
+    return 1 + zlib.crc32(text.encode()) % SHARES if text else None
 
 
 def described() -> str:
     """For people."""
-    text = os.environ.get(VARIABLE, "")
-    if not text:
+    share = chosen()
+    if share is None:
         return ""
-    return f"share {chosen(text)} of {SHARES} of the tests that take long; `make test-all` runs all of them\n"
+    return f"share {share} of {SHARES} of the tests that take long; `make test-all` runs all of them\n"
+
+
+@cache
+def shares() -> Mapping[Path, int]:
+    """Of each file of SHARED: those of a folder go to the shares in turn."""
+    return {
+        file: 1 + number % SHARES for folder in SHARED for number, file in enumerate(sorted(folder.rglob("test_*.py")))
+    }
 
 
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
     """The tests of other shares."""
-    text = os.environ.get(VARIABLE, "")
-    return [one for one in items if text and _is_shared(one) and chosen(one.nodeid) != chosen(text)]
-
-
-def _is_shared(item: pytest.Item) -> bool:
-    return any(item.path.is_relative_to(one) for one in SHARED)
+    share = chosen()
+    return [one for one in items if share is not None and shares().get(one.path, share) != share]

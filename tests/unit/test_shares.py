@@ -1,5 +1,6 @@
 """Which of the tests that take long are run."""
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,9 +9,8 @@ import pytest
 
 from tests import shares
 
-HERE = Path(__file__).parent
-LONG: list[Any] = [SimpleNamespace(path=shares.SHARED[1] / "test_x.py", nodeid=f"x[{number}]") for number in range(300)]
-SHORT: list[Any] = [SimpleNamespace(path=HERE / "test_x.py", nodeid=f"x[{number}]") for number in range(300)]
+LONG: list[Any] = [SimpleNamespace(path=one) for one in shares.shares()]
+SHORT: list[Any] = [SimpleNamespace(path=one) for one in sorted(Path(__file__).parent.rglob("test_*.py"))]
 
 
 def test_by_hand_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,19 +19,21 @@ def test_by_hand_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares.described() == ""
 
 
-def test_each_test_that_takes_long_is_in_one_share_and_others_are_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    left_out: dict[int, list[str]] = {}
+def test_each_file_that_takes_long_is_in_one_share_and_others_are_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: dict[int | None, set[Path]] = {}
     for text in "abcdefghij":
         monkeypatch.setenv(shares.VARIABLE, text)
-        gone = [one.nodeid for one in shares.left_out(LONG)]
-        assert left_out.setdefault(shares.chosen(text), gone) == gone
+        gone = {one.path for one in shares.left_out(LONG)}
+        there = {one.path for one in LONG} - gone
+        assert runs.setdefault(shares.chosen(), there) == there
         assert shares.left_out(SHORT) == []
-        assert f"share {shares.chosen(text)} of 3" in shares.described()
-    assert sorted(left_out) == [1, 2, 3]
-    runs = [one.nodeid for gone in left_out.values() for one in LONG if one.nodeid not in gone]
-    assert sorted(runs) == sorted(one.nodeid for one in LONG)
-    assert all(150 < len(gone) < 250 for gone in left_out.values())
+        assert f"share {shares.chosen()} of 3" in shares.described()
+    assert sorted(one for one in runs if one is not None) == [1, 2, 3]
+    assert Counter(path for there in runs.values() for path in there) == Counter({one.path: 1 for one in LONG})
 
 
-def test_the_folders_are_there() -> None:
-    assert all(one.is_dir() for one in shares.SHARED)
+@pytest.mark.parametrize("folder", shares.SHARED, ids=lambda one: one.name)
+def test_each_share_has_as_many_files_of_each_folder(folder: Path) -> None:
+    counts = Counter(share for file, share in shares.shares().items() if file.is_relative_to(folder))
+    assert sorted(counts) == [1, 2, 3]
+    assert max(counts.values()) - min(counts.values()) <= 1
