@@ -16,7 +16,7 @@ PASSWORD_MEMORY_KIB: Final = 19 * 1024
 PASSWORD_LANES: Final = 1
 PASSWORDS_AT_ONCE: Final = 2
 """Passwords that a leader hashes or checks at the same time."""
-PASSWORDS_WAITING_MAX: Final = 128
+PASSWORDS_WAITING_MAX: Final = 160
 """Passwords that wait to be checked, in the lanes of core/access/password_queue.py."""
 WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
 """How late a wrong password is answered; twice as late after each further one for the same name."""

@@ -100,7 +100,7 @@ class Logins:
         if not 0 < len(password) <= PASSWORD_CHARACTERS_MAX:
             text = f"a password has 1 to {PASSWORD_CHARACTERS_MAX} characters"
             raise Refused(text, code=ErrorCode.BAD_PASSWORD, hint="choose another one")
-        async with self._turn(Lane.USER, "", _NEW_PASSWORD):
+        async with self._turn(Lane.KNOWN, "", _NEW_PASSWORD):
             return await self._passwords.hashed(password)
 
     async def log_in(self, request: AnyLogin, peer: str = "", caller: Caller | None = None) -> LoggedIn:

@@ -1,13 +1,14 @@
 """The queue of password checks: who waits, whose check is next, and which names have failed of late.
 
 A check costs tens of milliseconds of a core, so few run at once. Nobody has proved anything before the check, so the
-queue is open to strangers. Three lanes keep strangers from shutting users out:
+queue is open to strangers. Four lanes keep strangers from shutting users out:
 
 | lane | names | places to wait |
 | --- | --- | --- |
-| USER | users without a wrong password within WRONG_PASSWORD_RECENT_NS, or from a peer from which they had a right one | half |
-| FAILED | other users | a quarter |
-| STRANGER | no user has this name | a quarter |
+| KNOWN | users from a peer from which they had a right one; new passwords | a fifth |
+| USER | other users without a wrong password within WRONG_PASSWORD_RECENT_NS | two fifths |
+| FAILED | other users | a fifth |
+| STRANGER | no user has this name | a fifth |
 
 | event | effect |
 | --- | --- |
@@ -46,15 +47,17 @@ NameHash = NewType("NameHash", bytes)
 class Lane(enum.Enum):
     """Which of the waiting places a name may take."""
 
+    KNOWN = "known"
     USER = "user"
     FAILED = "failed"
     STRANGER = "stranger"
 
 
 PLACES: Final = {
-    Lane.USER: PASSWORDS_WAITING_MAX // 2,
-    Lane.FAILED: PASSWORDS_WAITING_MAX // 4,
-    Lane.STRANGER: PASSWORDS_WAITING_MAX // 4,
+    Lane.KNOWN: PASSWORDS_WAITING_MAX // 5,
+    Lane.USER: 2 * PASSWORDS_WAITING_MAX // 5,
+    Lane.FAILED: PASSWORDS_WAITING_MAX // 5,
+    Lane.STRANGER: PASSWORDS_WAITING_MAX // 5,
 }
 """How many tickets of each lane may wait."""
 
@@ -177,7 +180,7 @@ class WrongPasswords:
         if not is_user:
             return Lane.STRANGER
         if self._right.has(name, peer):
-            return Lane.USER
+            return Lane.KNOWN
         found = self._users.get(name)
         is_recent = found is not None and now_ns - found.last_ns < WRONG_PASSWORD_RECENT_NS
         return Lane.FAILED if is_recent else Lane.USER
