@@ -137,6 +137,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
                 self._take_in(came)
             elif self._shakes(self._tls, came):
                 self._read(self._tls)
+                self._tls.keep()
         except (ssl.SSLError, ConnectionFailed) as error:
             self._break_off(error)
         except Exception as fault:  # noqa: BLE001 the border: what was not foreseen ends the connection, and not the loop
@@ -262,8 +263,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def _send(self, chunks: list[bytes | memoryview]) -> None:
         if self._tls is not None:
-            self._tls.write(chunks)
-            self._write(self._tls.ciphertext())
+            self._transport.writelines(self._tls.encrypted(chunks))
         elif max(map(len, chunks), default=0) < COPIED_BYTES_MAX:
             self._write(b"".join(chunks))
         else:

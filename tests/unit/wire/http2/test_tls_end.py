@@ -79,8 +79,9 @@ def test_what_is_written_is_read(pki: Path) -> None:
     for first in SIZES:
         for second in SIZES:
             sent = [b"a" * first, memoryview(b"b" * second), b"c"]
-            end.write(sent)
-            client.came.write(end.ciphertext())
+            parts = end.encrypted(sent)
+            assert all(len(one) < 3 * RECORD_BYTES for one in parts), "OpenSSL keeps the room for the largest"
+            client.came.write(b"".join(parts))
             heard = b""
             while len(heard) < first + second + 1:
                 heard += client.tls.read(RECORD_BYTES)
@@ -94,6 +95,27 @@ def test_what_is_written_is_read(pki: Path) -> None:
         heard += buffer[:size]
     assert heard == b"x" * 100_000
     assert end.read_into(buffer) == (0, False)
+
+
+def test_what_is_kept_is_read_later_whatever_becomes_of_the_buffer(pki: Path) -> None:
+    end, client = TlsEnd(context_of(pki, asks=False)), Client(pki)
+    client.shake(end)
+    client.tls.write(b"x" * 40_000)
+    received = bytearray(client.out.read())
+    end.came(memoryview(received))
+    buffer, heard = memoryview(bytearray(RECORD_BYTES)), b""
+    size, _ = end.read_into(buffer)
+    heard += buffer[:size]
+    end.keep()
+    received[:] = bytes(len(received))
+    client.tls.write(b"y" * 40_000)
+    end.came(memoryview(b""))
+    end.came(memoryview(client.out.read()))
+    while len(heard) < 80_000:
+        size, _ = end.read_into(buffer)
+        assert size
+        heard += buffer[:size]
+    assert heard == b"x" * 40_000 + b"y" * 40_000
 
 
 def test_the_end_of_the_peer_is_noticed(pki: Path) -> None:
