@@ -50,8 +50,8 @@ STREAM_WINDOW_BYTES: Final = 16 * 1024
 HANDSHAKE_NS: Final = 5 * SECOND_NS
 """How long a connection may take until it speaks HTTP/2; then it is closed."""
 CONNECTIONS_MAX: Final = 2 * NODES_MAX
-"""To one door of a node or coordinator, some 17 KiB each without its calls; for a further one, the peer with most gives
-way. All doors together take at most half as many connections as the process may open files."""
+"""To all doors of a node or coordinator together, besides those of members over TLS: up to 100 KiB each without its
+calls. They are also at most half of the files that the process may open."""
 CONNECTIONS_PER_PEER_MAX: Final = 256
 """Of one address to one door of a server with TLS; further ones are closed."""
 CALLS_PER_PEER_MAX: Final = 1_024

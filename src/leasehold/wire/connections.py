@@ -25,9 +25,9 @@ def connections_of_door(doors: int) -> int:
 
 
 def connections_max(open_files: int, doors: int) -> int:
-    """How many connections a server takes at each door if its process may have so many files open: at most half of the
-    files are connections."""
-    return min(CONNECTIONS_MAX, open_files // 2 // doors)
+    """How many connections that are no member's a server takes at each door if its process may have so many files open:
+    at most half of the files are such connections."""
+    return min(CONNECTIONS_MAX, open_files // 2) // doors
 
 
 def _raise_open_files(doors: int) -> int:

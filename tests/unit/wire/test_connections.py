@@ -22,7 +22,7 @@ def few_files() -> Generator[None]:
 def test_half_of_the_files_are_left_to_the_process() -> None:
     assert connections_max(100, 1) == 50
     assert connections_max(100, 2) == 25, "those of each door are counted by themselves"
-    assert connections_max(2 * CONNECTIONS_MAX, 1) == connections_max(1 << 20, 2) == CONNECTIONS_MAX
+    assert connections_max(2 * CONNECTIONS_MAX, 1) == 2 * connections_max(1 << 20, 2) == CONNECTIONS_MAX
 
 
 @pytest.mark.usefixtures("few_files")

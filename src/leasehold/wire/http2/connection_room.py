@@ -1,7 +1,7 @@
 """Who may have a connection to the doors of a server.
 
-A peer has at most so many at each door. If a door is full, a peer gives way to one that wants to come in, with the
-first of its connections that is no member's:
+A member leaves the room once it has shown its certificate. Others have at most so many connections at each door, all of
+them and each peer. If a door is full, a peer gives way to one that wants to come in, with the first of its connections:
 
 | who comes | who gives way |
 | --- | --- |
@@ -15,18 +15,12 @@ So strangers keep no known peer out, from however many addresses.
 
 from collections import defaultdict
 from collections.abc import Container
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from leasehold.limits.http2 import CONNECTIONS_OF_KNOWN_MIN
 
-
-class Guest(Protocol):
-    """A connection."""
-
-    is_of_member: bool
-
-
-G = TypeVar("G", bound=Guest)
+G = TypeVar("G")
+"""A connection."""
 
 
 class _Door(Generic[G]):
@@ -68,9 +62,7 @@ class _Door(Generic[G]):
         for count in sorted((one for one in self._by_count if one >= least), reverse=True):
             for peer in self._by_count[count]:
                 if peer not in stay:
-                    goes = next((one for one in self.peers[peer] if not one.is_of_member), None)
-                    if goes is not None:
-                        return peer, goes
+                    return peer, next(iter(self.peers[peer]))
         return None
 
 

@@ -174,7 +174,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         if is_done:
             self.is_of_member = self.server.is_member(self.auth_context)
             if self.is_of_member:
-                self.server.known.add_member(self.sharer)
+                self.server.found_member(self)
             tls.came(rest)
             self.flush()
         return is_done

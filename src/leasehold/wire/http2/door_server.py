@@ -55,8 +55,8 @@ class DoorServer:
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
         """`on_fault` gets every error that was not foreseen. A connection without a call is closed after `idle_ns`.
-        Each door takes `connections_max`, and of one peer `connections_per_peer_max`. `is_member` tells by what TLS
-        says whether a peer is a node or coordinator.
+        `is_member` tells by what TLS says whether a peer is a node or coordinator. Of others each door takes
+        `connections_max`, and of one peer `connections_per_peer_max`.
 
         Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
         while it has a call is asked whether it is there, and has `answer_ns` to answer."""
@@ -231,6 +231,11 @@ class DoorServer:
                 one.abort()
 
     # For the connections.
+
+    def found_member(self, connection: DoorConnection) -> None:
+        """It is that of a node or coordinator."""
+        self.known.add_member(connection.sharer)
+        self._room.leave(connection.door, connection.sharer, connection)
 
     def remove(self, connection: DoorConnection) -> None:
         if connection in self._connections:

@@ -7,8 +7,7 @@ from leasehold.wire.http2.connection_room import ConnectionRoom
 
 
 class Guest:
-    def __init__(self, *, is_of_member: bool = False) -> None:
-        self.is_of_member = is_of_member
+    pass
 
 
 def room(*, per_peer: int = 3, per_door: int = 4, known: Container[str] = ()) -> ConnectionRoom[Guest]:
@@ -88,24 +87,12 @@ def test_a_stranger_gives_way_to_a_known_peer() -> None:
     assert doors.enter(0, "d", Guest()) is first[1], "nobody is known any more"
 
 
-def test_a_member_never_gives_way() -> None:
-    doors = room(per_door=2)
-    member, client = Guest(is_of_member=True), Guest()
+def test_who_leaves_makes_room() -> None:
+    doors = room(per_peer=1, per_door=1)
+    member, client = Guest(), Guest()
     assert doors.enter(0, "a", member) is None
+    doors.leave(0, "a", member)
     assert doors.enter(0, "a", client) is None
-    other = Guest()
-    assert doors.enter(0, "b", other) is client
-    doors.leave(0, "a", client)
-    assert doors.enter(0, "c", Guest(is_of_member=True)) is other
-    late = Guest()
-    assert doors.enter(0, "d", late) is late
-
-
-def test_a_peer_whose_connections_are_all_of_members_keeps_them() -> None:
-    doors = room(per_door=5)
-    for _ in range(3):
-        assert doors.enter(0, "a", Guest(is_of_member=True)) is None
-    first = Guest()
-    assert doors.enter(0, "b", first) is None
-    assert doors.enter(0, "b", Guest()) is None
-    assert doors.enter(0, "c", Guest()) is first
+    doors.leave(0, "a", member)
+    further = Guest()
+    assert doors.enter(0, "a", further) is further, "the client is still there"

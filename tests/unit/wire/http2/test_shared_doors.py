@@ -162,6 +162,27 @@ def test_what_a_peer_has_said_that_is_gone_is_not_looked_at(
         runner.run(check())
 
 
+async def test_members_take_no_place_from_others(tmp_path: Path) -> None:
+    tls = of_process(issued(tmp_path / "ours") / "coordinator")
+    there = ssl.create_default_context()
+    there.check_hostname, there.verify_mode = False, ssl.CERT_NONE
+    there.set_alpn_protocols(["h2"])
+    async with serving(Handlers(), context=server_context(tls.chain, tls.key, None), connections_max=1) as (server, at):
+        host, _, port = at.rpartition(":")
+        opened: list[asyncio.StreamWriter] = []
+        for is_member in (True, False):
+            server.is_member = lambda _, found=is_member: found  # type: ignore[misc]
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=there)
+            opened.append(writer)
+            writer.write(OPEN)
+            assert await reader.readexactly(9)
+        assert len(server._connections) == 2
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await asyncio.open_connection(host, int(port), ssl=there)
+        for one in opened:
+            one.close()
+
+
 async def test_a_record_with_many_calls_is_looked_at_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = of_process(issued(tmp_path / "ours") / "coordinator")
     begun: list[int] = []
