@@ -5,6 +5,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pyarrow as pa
 import pytest
 
@@ -59,8 +60,15 @@ def test_large_rows_of_many_writers(ground: Ground, scale: int, size: str) -> No
         assert sum(writers.map(table.append, [row] * WRITES * scale)) == WRITES * scale
 
 
+def has_begun(call: Any) -> bool:
+    """Takes its first answer, if it does not end before: a busy node may refuse any of them."""
+    with contextlib.suppress(grpc.RpcError):
+        return bool(next(call))
+    return False
+
+
 def call_all(ground: Ground, cluster: Cluster, calls: list[tuple[str, Message]]) -> None:
-    """Makes these calls, each to an address, and takes only the first answer of the first one."""
+    """Makes these calls, each to an address, and takes only the first answer of the first one that has one."""
     said = [(CALLER_HEADER, encode(FlightCaller(login=node_login(cluster.token))))]
     with contextlib.ExitStack() as opened, ground.attacked():
         channels = {
@@ -71,7 +79,7 @@ def call_all(ground: Ground, cluster: Cluster, calls: list[tuple[str, Message]])
             blob = write_field(1, ticket(request).ticket)
             begun.append(channels[address][number % CONNECTIONS].unary_stream(DO_GET)(blob, metadata=said))
             opened.callback(begun[-1].cancel)
-        assert next(begun[0])
+        assert any(map(has_begun, begun)), "each waits for the memory that others have"
 
 
 @pytest.mark.usefixtures("large_rows")
