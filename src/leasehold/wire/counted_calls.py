@@ -9,7 +9,6 @@ from typing import Any, Self
 import grpc
 
 from leasehold.wire.peer_calls import CallsPerPeer
-from leasehold.wire.peers import calling_peer
 from leasehold.wire.untaken_answers import UntakenAnswers
 
 
@@ -23,9 +22,8 @@ class CountedCall:
         self._connection: str = context.peer()
 
     @classmethod
-    async def begin(cls, context: Any, peers: CallsPerPeer, answers: UntakenAnswers) -> Self:
+    async def begin(cls, context: Any, peer: str, peers: CallsPerPeer, answers: UntakenAnswers) -> Self:
         """Ends the call, by a status, if too many of its peer are under way."""
-        peer = calling_peer(context.peer())
         if not peers.begin(peer):
             await _refuse(context, "too many calls from this address are under way")
 

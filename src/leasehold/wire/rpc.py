@@ -177,7 +177,7 @@ class Handlers:
 
         async def begun(call: IncomingCall) -> CountedCall:
             comes(call)
-            return await CountedCall.begin(call, peers, answers)
+            return await CountedCall.begin(call, PEER.get(), peers, answers)
 
         async def one_answer(call: IncomingCall) -> bytes:
             counted = await begun(call)
