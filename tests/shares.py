@@ -1,4 +1,4 @@
-"""Which of the tests that take long `make test` runs: a third of them, so that it takes some twelve minutes on two
+"""Which of the tests that take long `make test` runs: a third of them, so that it takes some eleven minutes on two
 cores.
 
 The text in LEASEHOLD_SHARE chooses it. `make test` gives the commit, so a commit always has the same third, and a few

@@ -17,8 +17,8 @@ queue is open to strangers. Four lanes keep strangers from shutting users out:
 | `next_ticket` | the lanes take turns, and in a lane the names; of each name one check runs at a time |
 | `leave` | the check has ended, or its client has given up |
 
-A ticket that loses its place is the newest one of the name with the most places, of that peer. No name is locked out:
-whoever guesses at it from elsewhere takes no places from where its user logs in.
+A ticket that loses its place is the newest one of the name with the most places, of that peer. No name is
+locked out: wrong passwords from other peers take no places in the lane of those from which a user has logged in.
 """  # noqa: E501 a row of a table is one line
 
 import enum

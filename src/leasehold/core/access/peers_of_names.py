@@ -1,5 +1,5 @@
-"""From which peers names have come: of the newest names, and of each the newest peers. So it stays small, whoever comes
-from however many addresses.
+"""Remembers from which peers each name has come. It keeps NAMES_WITH_PEERS_MAX names, and of each PEERS_OF_NAME_MAX
+peers: those that came last. So it stays small, from however many addresses somebody comes.
 """
 
 from collections import OrderedDict
