@@ -93,9 +93,9 @@ def test_small_compressed_calls(ground: Ground, scale: int, port: str) -> None:
             codes.add(caught.value.code())
 
         several(1_000 * scale, call, THREADS)
-    # gRPC refuses them before a call begins, so a connection with many is shut down as one that asks nothing.
+    # A connection with many is shut down as one that asks nothing, and a call whose message is late gives way to others.
     assert grpc.StatusCode.UNIMPLEMENTED in codes
-    assert codes <= {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE}
+    assert codes <= {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 
 
 LARGE = [(FLIGHT_RECEIVED_BYTES_MAX, 64), (15 * MIB, 16)]
