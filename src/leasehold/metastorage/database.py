@@ -285,7 +285,9 @@ class Database:
         run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES_MAX}").fetchone()
         page_bytes = run("PRAGMA page_size").fetchone()[0]
         run(f"PRAGMA max_page_count = {max(1, bytes_max // page_bytes)}").fetchone()
-        run("BEGIN IMMEDIATE")  # a file that says that it is only to be read fails here, and not at its first write
+        version = run("PRAGMA user_version").fetchone()[0]
+        run("BEGIN IMMEDIATE")
+        run(f"PRAGMA user_version = {version}")  # a file that says that it is only to be read fails here, and not later
         run("ROLLBACK")
         if empty:
             with self._durable():

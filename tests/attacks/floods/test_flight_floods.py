@@ -93,7 +93,7 @@ def test_small_compressed_calls(ground: Ground, scale: int, port: str) -> None:
             codes.add(caught.value.code())
 
         several(1_000 * scale, call, THREADS)
-    # A connection with many is shut down as one that asks nothing, and a call whose message is late gives way to others.
+    # A connection with many is shut down as one that asks nothing; a call whose message is late gives way to others.
     assert grpc.StatusCode.UNIMPLEMENTED in codes
     assert codes <= {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 

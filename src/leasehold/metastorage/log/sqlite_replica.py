@@ -50,7 +50,8 @@ class ReplicaDatabase(LoadedDatabase):
         if row is None:
             return  # it is being built
         self._connection.execute(COUNT_NO_MORE_BY_ROW)
-        if frozenset(sql for (sql,) in self._connection.execute(OBJECTS)) != REPLICA_OBJECTS:
+        objects = self._connection.execute(OBJECTS).fetchall()  # an error would keep a cursor, and that the lock
+        if frozenset(sql for (sql,) in objects) != REPLICA_OBJECTS:
             raise corrupt(self.path, "its tables are not those of a replica")
         (is_whole,) = self._connection.execute(IS_WHOLE).fetchone()
         if not is_whole or row[2] != _place_sum(row[0], row[1], self.minimum):
