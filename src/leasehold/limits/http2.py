@@ -43,10 +43,13 @@ CALL_NS: Final = 3 * MILLISECOND_NS // 10
 DEBT_NS_MAX: Final = 50 * MILLISECOND_NS
 """How much more than others a peer may have taken, as far as that is remembered."""
 PEERS_REMEMBERED: Final = 1_024
-"""Peers whose shares of a server's time are remembered before those are forgotten that have used no more than others.
-"""
+"""Peers of which a server remembers what they have used of its time, and at most twice as many: those that have used
+most."""
 KNOWN_WEIGHT: Final = 64
 """How much more of a server's time than a stranger a known peer may have while both want more."""
+NEWCOMER_NS: Final = 20 * MILLISECOND_NS
+"""What a stranger that has asked for nothing of late may use before other strangers have their turns: a connection with
+TLS and a login take less."""
 STRANGERS_LATER_NS: Final = TURN_NS // 10
 """A stranger comes so much after what has been used of the shares. So known peers go first that have not used more of
 theirs, and each piece of a stranger waits for at most so much of their shares."""

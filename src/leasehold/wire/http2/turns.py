@@ -3,7 +3,9 @@
 What a peer sends may cost its server much or little, and a stranger chooses what. So the time that each peer has really
 taken is counted, and while bytes wait, those of the peer that has taken least are looked at next. A peer that has asked
 for nothing of late has its turn at once, however many others flood the server. A known peer
-(`wire/known_peers.py`) has a larger share, and its turn comes before those of strangers that come at the same time.
+(`wire/known_peers.py`) has a larger share, and its turn comes before those of strangers that come at the same time. A
+stranger has NEWCOMER_NS of its share in hand, so that its first requests need not wait for those of a crowd that wants
+ever more.
 
 A turn ends after TURN_NS, or with the piece that is looked at then. Then the loop does all else that is due. What
 members say never waits here. A peer that has taken much more than its share owes DEBT_NS_MAX at most: it may have been
@@ -12,12 +14,12 @@ alone until then.
 
 import heapq
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from operator import itemgetter
+from typing import Generic, TypeVar
 
-from leasehold.limits.http2 import DEBT_NS_MAX, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, NEWCOMER_NS, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
 
 T = TypeVar("T")
-_NOTHING: Final = 0
 
 
 class FairTurns(Generic[T]):
@@ -29,13 +31,17 @@ class FairTurns(Generic[T]):
         """Of this turn."""
         self._weight = weight
         self._spent_ns: dict[str, int] = {}
-        """Up to where each peer has used its share; no entry if that is no more than `_now_ns`."""
+        """Up to where each peer has used its share; what it has not used for long is lost."""
         self._now_ns = 0
         """Up to where a peer has used its share whose turn it is."""
         self._waiting: dict[str, dict[T, None]] = {}
         self._order: list[tuple[int, int, str]] = []
         """A heap of the peers that wait, by when they were due when they were put there."""
         self._numbered = 0
+
+    def __len__(self) -> int:
+        """Of how many peers it knows what they have used."""
+        return len(self._spent_ns)
 
     def may_go(self) -> bool:
         """Whether bytes that have come now may be looked at now."""
@@ -57,7 +63,7 @@ class FairTurns(Generic[T]):
         if is_of_turn:
             self.left_ns -= spent_ns
         weight = self._weight(peer)
-        spent = max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + spent_ns // weight
+        spent = self._used_ns(peer) + spent_ns // weight
         self._spent_ns[peer] = min(spent, self._now_ns + DEBT_NS_MAX // weight)
 
     def give_back(self, peer: str, unused_ns: int) -> None:
@@ -70,8 +76,9 @@ class FairTurns(Generic[T]):
         self.left_ns = TURN_NS
         if not self._waiting:
             self._now_ns += passed_ns
-        if len(self._spent_ns) > PEERS_REMEMBERED:
-            self._spent_ns = {peer: ns for peer, ns in self._spent_ns.items() if ns > self._now_ns}
+        if len(self._spent_ns) > 2 * PEERS_REMEMBERED:
+            used_most = heapq.nlargest(PEERS_REMEMBERED, self._spent_ns.items(), key=itemgetter(1))
+            self._spent_ns = dict(used_most)
 
     def next(self) -> T | None:
         """Whose turn it is; None if this turn is over, or nobody waits."""
@@ -81,11 +88,11 @@ class FairTurns(Generic[T]):
             if not theirs:
                 del self._waiting[peer]
                 continue
-            spent_ns = self._spent_ns.get(peer, _NOTHING)
-            if spent_ns > self._now_ns and self._due_ns(peer) > due_ns:
+            used_ns = self._used_ns(peer)
+            if self._spent_ns.get(peer) == used_ns and self._due_ns(peer) > due_ns:
                 self._put(peer)  # it has spent more since
                 continue
-            self._now_ns = max(self._now_ns, spent_ns)
+            self._now_ns = max(self._now_ns, used_ns)
             one = next(iter(theirs))
             del theirs[one]
             if theirs:
@@ -100,5 +107,10 @@ class FairTurns(Generic[T]):
         heapq.heappush(self._order, (self._due_ns(peer), self._numbered, peer))
 
     def _due_ns(self, peer: str) -> int:
-        later_ns = STRANGERS_LATER_NS if self._weight(peer) == 1 else 0
-        return max(self._spent_ns.get(peer, _NOTHING), self._now_ns) + later_ns
+        later_ns = NEWCOMER_NS + STRANGERS_LATER_NS if self._weight(peer) == 1 else 0
+        return self._used_ns(peer) + later_ns
+
+    def _used_ns(self, peer: str) -> int:
+        """Up to where the peer has used its share, or has lost it."""
+        lost_ns = self._now_ns - (NEWCOMER_NS if self._weight(peer) == 1 else 0)
+        return max(self._spent_ns.get(peer, lost_ns), lost_ns)

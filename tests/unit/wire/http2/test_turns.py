@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.limits.http2 import DEBT_NS_MAX, KNOWN_WEIGHT, STRANGERS_LATER_NS, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, KNOWN_WEIGHT, NEWCOMER_NS, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
 from leasehold.wire.http2.turns import FairTurns
 
 ALWAYS_NS = TURN_NS // 100
@@ -84,14 +84,44 @@ def test_what_a_peer_spends_while_it_waits_counts() -> None:
     assert [fair.next(), fair.next()] == ["b", "a"]
 
 
-def test_a_peer_that_comes_later_has_no_claim_on_what_was_before() -> None:
+def test_a_peer_that_comes_later_has_little_claim_on_what_was_before() -> None:
     fair = FairTurns[str]()
     costs = dict.fromkeys(PEERS, ALWAYS_NS)
     fair.wait("a", "a")
     served(fair, costs, 100)
     fair.wait("b", "b")
     worked = served(fair, costs, 100)
-    assert worked["a"] == pytest.approx(worked["b"], abs=3 * ALWAYS_NS)
+    assert worked["b"] - worked["a"] == pytest.approx(NEWCOMER_NS, abs=3 * ALWAYS_NS)
+
+
+def test_the_first_requests_of_a_newcomer_do_not_wait_for_a_crowd() -> None:
+    crowd = [f"stranger {number}" for number in range(240)]
+    fair = FairTurns[str]()
+    for peer in crowd:
+        fair.wait(peer, peer)
+    served(fair, dict.fromkeys(crowd, ALWAYS_NS), 240 * (NEWCOMER_NS // TURN_NS + 1))
+    for _ in range(NEWCOMER_NS // TURN_NS):
+        fair.begin(0)
+        fair.wait("newcomer", "newcomer")
+        assert fair.next() == "newcomer"
+        fair.spend("newcomer", TURN_NS)
+    fair.spend("newcomer", 2 * ALWAYS_NS)
+    fair.begin(0)
+    fair.wait("newcomer", "newcomer")
+    assert fair.next() != "newcomer"
+
+
+def test_peers_without_end_are_forgotten_but_for_those_that_have_used_most() -> None:
+    fair = FairTurns[str]()
+    for one in ("a", "b"):
+        fair.spend(one, TURN_NS)
+    for number in range(10 * PEERS_REMEMBERED):
+        fair.begin(0)
+        fair.spend(f"stranger {number}", ALWAYS_NS)
+        assert len(fair) <= 2 * PEERS_REMEMBERED + 1
+    for one in ("a", "newcomer", "b"):
+        fair.wait(one, one)
+    assert fair.next() == "newcomer"
 
 
 def test_time_in_which_nobody_waits_settles_debts() -> None:
