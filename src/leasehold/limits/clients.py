@@ -25,6 +25,8 @@ LATE_ANSWER_NS: Final = 5 * SECOND_NS
 """How much longer than the timeout of a statement a client asks for its outcome."""
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
+LOGIN_PAUSE_NS: Final = 300 * MILLISECOND_NS
+"""Between two attempts to log in at a coordinator that is busy with others' passwords."""
 SCAN_PARTITION_BYTES: Final = 32 * 1024 * 1024
 """Segments on disk that one Spark task reads, roughly."""
 SCAN_PARTITIONS_MIN: Final = 4

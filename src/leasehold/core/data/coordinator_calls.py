@@ -1,6 +1,7 @@
 """Calls to coordinators: the port that carries them, and the login that they show.
 
-A login is made once a coordinator asks for one, and again when it has ended, if the client knows how.
+A login is made once a coordinator asks for one, and again when it has ended, if the client knows how. A coordinator
+that is BUSY with others' passwords is asked again.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -11,9 +12,10 @@ import msgspec
 
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.words.messages import AnyLogin, ClientRequest, LoggedIn, Message
-from leasehold.errors import Unauthenticated, unexpected_answer
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused, Unauthenticated, unexpected_answer
 from leasehold.ids import LoginToken
-from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS, LOGIN_PAUSE_NS
 
 M = TypeVar("M", bound=Message)
 
@@ -51,6 +53,7 @@ class LoginCalls:
         on_login: Callable[[str, LoginToken], None] = lambda *_: None,
     ) -> None:
         self._calls = calls
+        self._runtime = runtime
         self._credentials = credentials
         self._on_login = on_login
         self._lock = runtime.condition()
@@ -102,7 +105,16 @@ class LoginCalls:
         login = self._credentials() if error.code == Unauthenticated.default_code else None
         if login is None:
             raise error
-        answer = await self._calls.call(address, login, min(CALL_TIMEOUT_NS, timeout_ns))
+        until_ns = self._runtime.now_ns() + min(CALL_TIMEOUT_NS, timeout_ns)
+        while True:
+            left_ns = until_ns - self._runtime.now_ns()
+            try:
+                answer = await self._calls.call(address, login, left_ns)
+                break
+            except Refused as refused:  # strangers may send passwords without end
+                if refused.code != ErrorCode.BUSY or left_ns < 2 * LOGIN_PAUSE_NS:
+                    raise
+                await self._runtime.sleep_until(self._runtime.now_ns() + LOGIN_PAUSE_NS)
         if not isinstance(answer, LoggedIn):
             raise unexpected_answer(answer)
         self.token = answer.token

@@ -1,6 +1,7 @@
 """How coordinators are asked, in virtual time: whom, for how long, and what is known in the end."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable
 
 import msgspec
@@ -38,7 +39,7 @@ from leasehold.errors import (
     WrongPassword,
 )
 from leasehold.ids import Generation, LoginToken, ObjectId, Revision, SchemaVersion, Term, TransactionId
-from leasehold.limits.clients import COORDINATOR_SILENCE_NS, RETRY_PAUSE_NS
+from leasehold.limits.clients import COORDINATOR_SILENCE_NS, LOGIN_PAUSE_NS, RETRY_PAUSE_NS
 from leasehold.limits.units import SECOND_NS
 from tests.unit.core.data.coordinator_words import CALL_NS, CLUSTER, SECONDS, Answer, Steps, ask, in_order
 
@@ -323,6 +324,34 @@ def test_who_can_not_log_in_is_told_at_once(password: tuple[str, str] | None) ->
     port, end, _ = ask(Doorkeeper(), question, password=password)
     assert type(end) is (Unauthenticated if password is None else WrongPassword)
     assert len(port.asked) == (1 if password is None else 2)
+
+
+BUSY = Refused("too many passwords", code=ErrorCode.BUSY)
+
+
+def test_a_coordinator_that_is_busy_with_passwords_is_asked_again() -> None:
+    door, refusals = Doorkeeper(), [BUSY] * 3
+
+    def script(address: str, request: Message) -> Answer:
+        return refusals.pop() if refusals and isinstance(request, Login) else door(address, request)
+
+    port, end, took_ns = ask(script, question, addresses=("a:1",), password=("u", "right"))
+    assert end == ANSWER
+    assert sum(isinstance(request, Login) for _, request, _ in port.asked) == 4
+    assert took_ns < SECONDS.for_ns
+
+
+def test_a_coordinator_that_stays_busy_with_passwords_is_told_within_the_deadline() -> None:
+    port, end, took_ns = ask(
+        lambda _, request: BUSY if isinstance(request, Login) else Unauthenticated("who?"),
+        question,
+        password=("u", "right"),
+    )
+    assert end is BUSY
+    assert took_ns <= SECONDS.for_ns
+    logins = [at_ns for _, request, at_ns in port.asked if isinstance(request, Login)]
+    assert len(logins) > 1
+    assert min(later - one for one, later in itertools.pairwise(logins)) >= LOGIN_PAUSE_NS
 
 
 def test_a_login_counts_into_the_deadline() -> None:
