@@ -46,7 +46,9 @@ async def _coordinator(config: CoordinatorConfig, secrets: Secrets, systemd: Not
     report_callbacks(faults)
     watch_memory()
     clock, opening = BoottimeClock(), OpeningCoordinator()
-    server = await serve(config.listen, opening, on_fault=faults.put_nowait, tls=secrets.tls)
+    server = await serve(
+        config.listen, opening, on_fault=faults.put_nowait, tls=secrets.tls, check_counts=opening.check_counts
+    )
 
     def waits(why: Indefinite) -> None:
         if opening.obstacle is None:

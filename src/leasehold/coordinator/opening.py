@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from leasehold.coordinator.runtime import Coordinator
+from leasehold.core.access.callers import Caller
 from leasehold.core.words.messages import Message
 from leasehold.errors import Indefinite, NotLeader
 from leasehold.limits.lease import LEADER_RETRY_NS
@@ -37,6 +38,11 @@ class OpeningCoordinator:
 
     async def session(self, duplex: Duplex) -> None:
         await self._opened().session(duplex)
+
+    def check_counts(self, caller: Caller | None) -> None:
+        """Raises `Forbidden` for a certificate that counts no more, as far as is known here."""
+        if self.opened is not None:
+            self.opened.check_counts(caller)
 
     def _opened(self) -> Coordinator:
         if self.opened is not None:

@@ -16,7 +16,7 @@ from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.reporter import CoordinatorReporter
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
-from leasehold.core.access.callers import check_counts, check_founder
+from leasehold.core.access.callers import Caller, check_counts, check_founder
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.log.isolation import Isolation
@@ -285,6 +285,12 @@ class Coordinator:
         """Serves one node's stream."""
         self._isolation.heard(self._clock.now_ns())
         await self._unless_over(None, self._leading().session(duplex))
+
+    def check_counts(self, caller: Caller | None) -> None:
+        """Raises `Forbidden` for a certificate that counts no more, as far as is known here."""
+        for one in (self._leader, self._follower):
+            if one is not None and one.catalog is not None:
+                check_counts(caller, one.catalog)
 
     def _answering_for(self, request: Message) -> Leader | Follower:
         """Who answers a request here. Raises `NotLeader`, `NotInitialised`."""

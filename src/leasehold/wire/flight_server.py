@@ -153,7 +153,7 @@ class FlightServer:
             connections_max=doors.connections_max,
             connections_per_peer_max=doors.per_peer_max,
             on_fault=on_fault,
-            is_member=doors.names.is_member,
+            standing=doors.names.standings(service.check_counts),
             kept_header=CALLER_HEADER.encode(),
             quiet_ns=FLIGHT_QUIET_NS,
             answer_ns=FLIGHT_QUIET_NS,

@@ -15,9 +15,20 @@ addresses from which the user comes, of which the newest are known (`core/access
 
 import threading
 from collections import OrderedDict
+from enum import Enum, auto
 
 from leasehold.core.access.peers_of_names import PeersOfNames
 from leasehold.limits.http2 import KNOWN_WEIGHT, MEMBER_PEERS_MAX
+
+
+class Standing(Enum):
+    """What the certificate of a connection is worth."""
+
+    NONE = auto()
+    """There is none, or it counts no more, or it is of another cluster."""
+    CLIENT = auto()
+    MEMBER = auto()
+    """It is that of a node or coordinator."""
 
 
 class KnownPeers:
@@ -43,6 +54,11 @@ class KnownPeers:
             self._members.move_to_end(peer)
             if len(self._members) > MEMBER_PEERS_MAX:
                 self._members.popitem(last=False)
+
+    def remove_member(self, peer: str) -> None:
+        """A certificate that was shown from there counts no more. Members there are known when they come again."""
+        with self._lock:
+            self._members.pop(peer, None)
 
     def add(self, peer: str, name: str) -> None:
         """Somebody of this name has come from this peer."""

@@ -22,6 +22,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from leasehold.core.access.callers import Caller
 from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
@@ -288,11 +289,13 @@ async def serve(
     on_fault: Callable[[BaseException], None],
     tls: TlsSource | None = None,
     idle_ns: int = CONNECTION_IDLE_NS,
+    check_counts: Callable[[Caller | None], None] = lambda _: None,
 ) -> GrpcServer:
     """Serves `service` at the doors of `address`.
 
     Raises as `listen_at_doors`. `on_fault` gets every error of a handler that is not ours. A connection without a call
-    is closed after `idle_ns`.
+    is closed after `idle_ns`. `check_counts` raises `Forbidden` for a certificate that counts no more: connections on
+    which it was shown are ended.
     """
     doors = open_doors(address, tls)
     server = DoorServer(
@@ -302,7 +305,7 @@ async def serve(
         connections_max=doors.connections_max,
         connections_per_peer_max=doors.per_peer_max,
         on_fault=on_fault,
-        is_member=doors.names.is_member,
+        standing=doors.names.standings(check_counts),
     )
     handlers = Handlers(service, on_fault, doors.names, server.known)
     is_shared = tls is not None

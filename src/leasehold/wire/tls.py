@@ -28,10 +28,11 @@ from leasehold.certificates.files import CA, IDENTITY, check_directory, pem_bloc
 from leasehold.certificates.names import CertificateName, CertificateRole, parse_uri, role_dns_name
 from leasehold.core.access.callers import Caller, CallerRole
 from leasehold.core.words.addresses import is_loopback
-from leasehold.errors import BadCertificate
+from leasehold.errors import BadCertificate, Forbidden
 from leasehold.limits.certificates import CALLERS_CACHED_MAX
 from leasehold.wire.addresses import next_port
 from leasehold.wire.http2.tls_end import server_context
+from leasehold.wire.known_peers import Standing
 
 log = logging.getLogger(__name__)
 
@@ -212,9 +213,21 @@ class CallerNames:
             return self._nobody
         return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
 
-    def is_member(self, facts: Mapping[str, Any]) -> bool:
-        caller = self.caller(facts)
-        return caller is not None and caller.is_member
+    def standings(self, check_counts: Callable[[Caller | None], None]) -> Callable[[Mapping[str, Any]], Standing]:
+        """What tells the standing of a connection. `check_counts` raises `Forbidden` for a certificate that counts no
+        more."""
+
+        def standing(facts: Mapping[str, Any]) -> Standing:
+            caller = self.caller(facts)
+            if caller is None or not caller.serial:
+                return Standing.NONE
+            try:
+                check_counts(caller)
+            except Forbidden:
+                return Standing.NONE
+            return Standing.MEMBER if caller.is_member else Standing.CLIENT
+
+        return standing
 
 
 NOBODY_NAMED: Final = CallerNames(None, "127.0.0.1:0")

@@ -231,15 +231,14 @@ async def test_a_replica_with_one_wrong_bit_is_built_anew_or_refused_or_reads_th
     await (await applied(tmp_path)).close()
     path, place = tmp_path / FILE_NAME, SqliteReplicaPlace(tmp_path)
     whole = path.read_bytes()
-    ends = {"built anew": 0, "refused": 0, "the same": 0}
-    errors: list[BadDirectory] = []
+    ends, kept = {"built anew": 0, "refused": 0, "the same": 0}, list[BadDirectory]()
     for at in (at for at, byte in enumerate(whole) if byte):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :])
         try:
             replica = await place.open()
         except BadDirectory as error:
             ends["refused"] += 1  # it may be the file of a newer version, or of something else
-            errors.append(error)
+            kept.append(error)
             continue
         if replica is None:
             ends["built anew"] += 1
@@ -253,15 +252,13 @@ async def test_a_replica_with_one_wrong_bit_is_built_anew_or_refused_or_reads_th
         await replica.close()
     assert ends["built anew"] > 2 * ends["the same"] > 0
     assert ends["refused"] > 0
-    assert not [one for one in errors if "another program" in one.text], "an error that is kept holds no lock"
+    assert not [one for one in kept if "another program" in one.text], "they hold no lock"
 
 
 async def test_a_replica_that_sqlite_would_only_read_is_refused(tmp_path: Path) -> None:
-    """Its header says so. SQLite takes a lock for writing all the same, and would fail at the first write."""
     await (await applied(tmp_path)).close()
-    path = tmp_path / FILE_NAME
-    whole = path.read_bytes()
-    path.write_bytes(whole[:18] + b"\x06" + whole[19:])
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    (tmp_path / FILE_NAME).write_bytes(whole[:18] + b"\x06" + whole[19:])
     with pytest.raises(BadDirectory, match="readonly database"):
         await SqliteReplicaPlace(tmp_path).open()
 
@@ -270,9 +267,8 @@ async def test_a_replica_whose_statements_have_a_wrong_bit_is_built_anew(tmp_pat
     """SQLite would run them only later."""
     await (await applied(tmp_path)).close()
     path = tmp_path / FILE_NAME
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"count = count - 1", b"count = sount - 1"))
-    assert path.read_bytes() != whole
+    path.write_bytes(path.read_bytes().replace(b"count = count - 1", b"count = sount - 1"))
+    assert b"sount" in path.read_bytes()
     assert await SqliteReplicaPlace(tmp_path).open() is None
 
 

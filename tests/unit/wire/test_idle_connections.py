@@ -8,11 +8,12 @@ from inspect import signature
 from typing import cast
 
 import pytest
+from tests.unit.wire import served_flight
 from tests.unit.wire.http2.frames_read import frames_in
 
 from leasehold.limits.requests import CONNECTION_IDLE_NS
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.wire.flight_server import FlightServer, FlightService
+from leasehold.wire.flight_server import FlightServer
 from leasehold.wire.ports import Service
 from leasehold.wire.rpc import serve
 
@@ -35,7 +36,7 @@ async def coordinator() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def node() -> AsyncIterator[str]:
-    server = FlightServer(cast("FlightService", None), listen="127.0.0.1:0", on_fault=refuse, idle_ns=IDLE_NS)
+    server = FlightServer(served_flight.Service(), listen="127.0.0.1:0", on_fault=refuse, idle_ns=IDLE_NS)
     yield server.address
     await asyncio.to_thread(server.close)
 

@@ -1,7 +1,8 @@
 """From which addresses somebody has come who has shown who that is, as servers and gossip see it."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from tests.certificate_words import issued, of_process
 from tests.unit.wire.served_flight import KNOWN, serving
 from tests.unit.wire.served_flight import call as flight_call
 
+from leasehold.core.access.callers import Caller
 from leasehold.core.words.messages import AskStatus, Message, WhoAreYou
-from leasehold.errors import LeaseholdError
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Forbidden, LeaseholdError
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.ports import WHO_ASKS, Duplex
@@ -43,9 +46,15 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return issued(tmp_path_factory.mktemp("pki") / "ours")
 
 
+async def served(tls: Tls | None = None, check_counts: Callable[[Caller | None], None] = lambda _: None) -> GrpcServer:
+    return await serve(
+        "127.0.0.1:0", Doorkeeper(), on_fault=lambda fault: pytest.fail(repr(fault)), tls=tls, check_counts=check_counts
+    )
+
+
 async def asked(request: Message, *, server_tls: Tls | None = None, tls: Tls | None = None) -> GrpcServer:
     """A server that was asked this once, and has closed."""
-    server = await serve("127.0.0.1:0", Doorkeeper(), on_fault=lambda fault: pytest.fail(repr(fault)), tls=server_tls)
+    server = await served(server_tls)
     connection = GrpcTransport(tls).connect(server.address)
     try:
         with contextlib.suppress(LeaseholdError):
@@ -62,6 +71,33 @@ async def asked(request: Message, *, server_tls: Tls | None = None, tls: Tls | N
 async def test_a_member_is_known_by_its_certificate(pki: Path, holder: str, is_known: bool) -> None:
     server = await asked(WhoAreYou(), server_tls=of_process(pki / "coordinator"), tls=read_tls(pki / holder))
     assert (HERE in server.known) == is_known
+
+
+@pytest.mark.parametrize("holder", ["node-1", "coordinator", "ann"])
+async def test_connections_end_on_which_a_certificate_was_shown_that_counts_no_more(pki: Path, holder: str) -> None:
+    counting: list[str] = []
+
+    def check_counts(caller: Caller | None) -> None:
+        if caller is not None and caller.serial and not counting:
+            raise Forbidden("it was revoked", code=ErrorCode.CERTIFICATE_REVOKED)
+
+    counting.append("all")
+    server = await served(of_process(pki / "coordinator"), check_counts)
+    first, second = (GrpcTransport(read_tls(pki / holder)).connect(server.address) for _ in range(2))
+    try:
+        await first.call(WhoAreYou(), timeout_ns=TIMEOUT_NS)
+        assert (HERE in server.known) == (holder != "ann")
+        counting.clear()
+        async with asyncio.timeout(30):
+            await server._server._has_none.wait()
+        assert HERE not in server.known
+        # Whoever comes with it now is a stranger, and hears from the service why it is refused.
+        await second.call(WhoAreYou(), timeout_ns=TIMEOUT_NS)
+        assert HERE not in server.known
+    finally:
+        await first.close()
+        await second.close()
+        await server.close()
 
 
 @pytest.mark.parametrize(("request_", "is_known"), [(AskStatus(), True), (WhoAreYou(), False)])

@@ -63,62 +63,67 @@ class LoginCalls:
 
     async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
         """As `CoordinatorCalls.call`; raises `Unauthenticated` too."""
-        token = self.token
+        until_ns, token = self._runtime.now_ns() + timeout_ns, self.token
         try:
             return await self._calls.call(address, _signed(request, token), timeout_ns)
         except Unauthenticated as error:
-            await self._log_in(address, token, error, timeout_ns)
-        return await self._calls.call(address, _signed(request, self.token), timeout_ns)
+            await self._log_in(address, token, error, until_ns)
+        return await self._calls.call(address, _signed(request, self.token), self._left_ns(until_ns))
 
     async def stream(self, address: str, request: Message, timeout_ns: int) -> AsyncGenerator[Message, None]:
         """As `CoordinatorCalls.stream`; raises `Unauthenticated` too."""
-        token = self.token
+        until_ns, token = self._runtime.now_ns() + timeout_ns, self.token
         try:
             # Nothing has been answered where it is raised: who asks is decided first.
             async with aclosing(self._calls.stream(address, _signed(request, token), timeout_ns)) as messages:
                 async for message in messages:
                     yield message
         except Unauthenticated as error:
-            await self._log_in(address, token, error, timeout_ns)
+            await self._log_in(address, token, error, until_ns)
         else:
             return
-        async with aclosing(self._calls.stream(address, _signed(request, self.token), timeout_ns)) as messages:
+        left_ns = self._left_ns(until_ns)
+        async with aclosing(self._calls.stream(address, _signed(request, self.token), left_ns)) as messages:
             async for message in messages:
                 yield message
 
-    async def _log_in(self, address: str, refused: LoginToken | None, error: Unauthenticated, timeout_ns: int) -> None:
-        """Replaces the login that was refused; raises `error` without credentials."""
+    async def _log_in(self, address: str, refused: LoginToken | None, error: Unauthenticated, until_ns: int) -> None:
+        """Replaces the login that was refused. Raises `error` without credentials, or if others try until then."""
         with self._lock:
             while self._is_logging_in:
-                await self._lock.wait(None)
+                if self._runtime.now_ns() >= until_ns:
+                    raise error
+                await self._lock.wait(until_ns)
             if self.token != refused:
                 return  # others have just done it
             self._is_logging_in = True
         try:
-            await self._try(address, error, timeout_ns)
+            await self._try(address, error, until_ns)
         finally:
             with self._lock:
                 self._is_logging_in = False
                 self._lock.notify_all()
 
-    async def _try(self, address: str, error: Unauthenticated, timeout_ns: int) -> None:
+    async def _try(self, address: str, error: Unauthenticated, until_ns: int) -> None:
         login = self._credentials() if error.code == Unauthenticated.default_code else None
         if login is None:
             raise error
-        until_ns = self._runtime.now_ns() + min(CALL_TIMEOUT_NS, timeout_ns)
+        until_ns = min(until_ns, self._runtime.now_ns() + CALL_TIMEOUT_NS)
         while True:
-            left_ns = until_ns - self._runtime.now_ns()
             try:
-                answer = await self._calls.call(address, login, left_ns)
+                answer = await self._calls.call(address, login, self._left_ns(until_ns))
                 break
             except Refused as refused:  # strangers may send passwords without end
-                if refused.code != ErrorCode.BUSY or left_ns < 2 * LOGIN_PAUSE_NS:
+                if refused.code != ErrorCode.BUSY or self._left_ns(until_ns) < 2 * LOGIN_PAUSE_NS:
                     raise
                 await self._runtime.sleep_until(self._runtime.now_ns() + LOGIN_PAUSE_NS)
         if not isinstance(answer, LoggedIn):
             raise unexpected_answer(answer)
         self.token = answer.token
         self._on_login(address, answer.token)
+
+    def _left_ns(self, until_ns: int) -> int:
+        return max(1, until_ns - self._runtime.now_ns())
 
 
 def _signed(request: M, token: LoginToken | None) -> M:

@@ -23,6 +23,7 @@ from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.shared_time import SharesTime
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
+from leasehold.wire.known_peers import Standing
 from leasehold.wire.peers import connection_name, peer_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         """Since when it is, if it is."""
         self._will_flush = False
         self._closing_ns: int | None = None
+        self._standing = Standing.NONE
+        self._is_cast_out = False
+        """Whether the certificate that it has shown counts no more."""
         self._shake_bytes = HANDSHAKE_BYTES_MAX
         """How many more may come until TLS is done."""
         self._going: list[CallStream] = []
@@ -172,7 +176,8 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         if not is_done and rest:
             raise ssl.SSLError("a handshake over its bound")
         if is_done:
-            self.is_of_member = self.server.is_member(self.auth_context)
+            self._standing = self.server.standing(self.auth_context)
+            self.is_of_member = self._standing is Standing.MEMBER
             if self.is_of_member:
                 self.server.found_member(self)
             tls.came(rest)
@@ -321,6 +326,14 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             self.accepted.close()
             self.server.remove(self)
 
+    def _cast_out(self) -> None:
+        """It begins no call any more; those under way hear from their handlers why they are refused."""
+        self._is_cast_out, self._standing = True, Standing.NONE
+        self.leave()
+        if self.is_of_member:
+            self.is_of_member = False
+            self.server.lost_member(self)
+
     def sweep(self, now_ns: int) -> None:
         """Ends it if its peer is late or silent."""
         if not self._is_made:
@@ -328,6 +341,12 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         if self._closing_ns is not None:
             if now_ns - self._closing_ns > KEEPALIVE_TIMEOUT_NS:
                 self.abort()
+            return
+        if self._is_cast_out and not self.http.streams:
+            self.close()
+            return
+        if self._standing is not Standing.NONE and self.server.standing(self.auth_context) is Standing.NONE:
+            self._cast_out()
             return
         if self.is_waiting:
             return  # it has said something, and waits for its turn

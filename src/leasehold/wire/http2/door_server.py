@@ -19,7 +19,7 @@ from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
-from leasehold.wire.known_peers import KnownPeers
+from leasehold.wire.known_peers import KnownPeers, Standing
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
@@ -49,13 +49,13 @@ class DoorServer:
         connections_max: int,
         connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
-        is_member: Callable[[AuthContext], bool] = lambda _: False,
+        standing: Callable[[AuthContext], Standing] = lambda _: Standing.NONE,
         kept_header: bytes = b"",
         quiet_ns: int = KEEPALIVE_INTERVAL_NS,
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,
     ) -> None:
         """`on_fault` gets every error that was not foreseen. A connection without a call is closed after `idle_ns`.
-        `is_member` tells by what TLS says whether a peer is a node or coordinator. Of others each door takes
+        `standing` judges what TLS says of a connection. Of those that are no members' each door takes
         `connections_max`, and of one peer `connections_per_peer_max`.
 
         Handlers see of a call's headers the one of this name, as `said`. A peer that has said nothing for `quiet_ns`
@@ -69,7 +69,7 @@ class DoorServer:
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         """What connections are read into: one after the other, and each at once dealt with."""
         self.decrypted = memoryview(bytearray(RECEIVE_BYTES))
-        self.is_member = is_member
+        self.standing = standing
         self.known = KnownPeers()
         self.waiting_bytes = 0
         """Of all connections that wait for their turn."""
@@ -138,16 +138,21 @@ class DoorServer:
     def _add(self, one: DoorConnection, began_ns: int) -> None:
         self._connections.add(one)
         self._has_none.clear()
-        gives_way = self._room.enter(one.door, one.sharer, one)
-        if gives_way is not None:
-            gives_way.abort()
+        is_in = self._make_room(one)
         one.spend(self.now_ns() - began_ns)
-        if one is gives_way:
+        if not is_in:
             return
         if self.turns.may_go():
             one.give()
         else:
             self.turns.wait(one.sharer, one)
+
+    def _make_room(self, one: DoorConnection) -> bool:
+        """Whether it may come in."""
+        gives_way = self._room.enter(one.door, one.sharer, one)
+        if gives_way is not None:
+            gives_way.abort()
+        return one is not gives_way
 
     def make(self, one: DoorConnection) -> None:
         """Makes it one of the loop's."""
@@ -236,6 +241,11 @@ class DoorServer:
         """It is that of a node or coordinator."""
         self.known.add_member(connection.sharer)
         self._room.leave(connection.door, connection.sharer, connection)
+
+    def lost_member(self, connection: DoorConnection) -> None:
+        """It was that of one, whose certificate counts no more."""
+        self.known.remove_member(connection.sharer)
+        self._make_room(connection)
 
     def remove(self, connection: DoorConnection) -> None:
         if connection in self._connections:

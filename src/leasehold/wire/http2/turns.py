@@ -35,8 +35,8 @@ class FairTurns(Generic[T]):
         self._now_ns = 0
         """Up to where a peer has used its share whose turn it is."""
         self._waiting: dict[str, dict[T, None]] = {}
-        self._order: list[tuple[int, int, str]] = []
-        """A heap of the peers that wait, by when they were due when they were put there."""
+        self._order: list[tuple[int, int, int, str]] = []
+        """A heap of the peers that wait, by when they were due when they were put there; then by what they had used."""
         self._numbered = 0
 
     def __len__(self) -> int:
@@ -83,13 +83,13 @@ class FairTurns(Generic[T]):
     def next(self) -> T | None:
         """Whose turn it is; None if this turn is over, or nobody waits."""
         while self._order and self.left_ns > 0:
-            due_ns, _, peer = heapq.heappop(self._order)
+            _, used_before_ns, _, peer = heapq.heappop(self._order)
             theirs = self._waiting[peer]
             if not theirs:
                 del self._waiting[peer]
                 continue
             used_ns = self._used_ns(peer)
-            if self._spent_ns.get(peer) == used_ns and self._due_ns(peer) > due_ns:
+            if used_ns > used_before_ns and used_ns == self._spent_ns.get(peer):
                 self._put(peer)  # it has spent more since
                 continue
             self._now_ns = max(self._now_ns, used_ns)
@@ -104,11 +104,9 @@ class FairTurns(Generic[T]):
 
     def _put(self, peer: str) -> None:
         self._numbered += 1
-        heapq.heappush(self._order, (self._due_ns(peer), self._numbered, peer))
-
-    def _due_ns(self, peer: str) -> int:
-        later_ns = NEWCOMER_NS + STRANGERS_LATER_NS if self._weight(peer) == 1 else 0
-        return self._used_ns(peer) + later_ns
+        used_ns = self._used_ns(peer)
+        due_ns = max(used_ns, self._now_ns) + (STRANGERS_LATER_NS if self._weight(peer) == 1 else 0)
+        heapq.heappush(self._order, (due_ns, used_ns, self._numbered, peer))
 
     def _used_ns(self, peer: str) -> int:
         """Up to where the peer has used its share, or has lost it."""

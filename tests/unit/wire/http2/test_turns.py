@@ -230,7 +230,7 @@ def test_a_known_peer_that_was_alone_owes_no_more_than_a_stranger() -> None:
     for one in ("b1", "b2", "a1"):
         fair.wait(one[0], one)
     assert fair.next() == "b1"
-    fair.spend("b", TURN_NS // 5)
+    fair.spend("b", NEWCOMER_NS + TURN_NS // 5, is_of_turn=False)
     assert fair.next() == "a1", "a owes its part of the most"
 
 
