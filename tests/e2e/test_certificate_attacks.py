@@ -20,9 +20,11 @@ from leasehold.certificates.names import CertificateRole
 from leasehold.client.locate import read_cluster_file
 from leasehold.core.words.messages import (
     Allocate,
+    AskCompaction,
     AskIncarnation,
     AskSnapshot,
     ChallengeCoordinator,
+    EndCompaction,
     Failure,
     FetchTicket,
     ForwardTicket,
@@ -45,7 +47,18 @@ from tests.golden.examples import UNIONS, example, members
 pytestmark = pytest.mark.processes
 
 TIMEOUT_NS = 20 * SECOND_NS
-OF_NODE_1 = (Allocate, Join, AskIncarnation, OpenSession, AskSnapshot, ReportProcessEnd, FetchTicket, ForwardTicket)
+OF_NODE_1 = (
+    Allocate,
+    AskCompaction,
+    AskIncarnation,
+    AskSnapshot,
+    EndCompaction,
+    FetchTicket,
+    ForwardTicket,
+    Join,
+    OpenSession,
+    ReportProcessEnd,
+)
 KINDS = list(members(UNIONS["messages"]).values())
 
 

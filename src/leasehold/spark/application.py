@@ -27,11 +27,15 @@ from leasehold.errors import LeaseholdError
 from leasehold.ids import ApplicationSecret
 from leasehold.limits.people import DELEGATED_RENEW_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.spark.session_kinds import is_classic, session_id
+from leasehold.spark.session_kinds import is_classic, is_one_process, session_id
 from leasehold.wire.entropy import SystemEntropy
 
 log = logging.getLogger(__name__)
 
+_CLEAR: Final = (
+    "Spark sends rows, and logins that end with this application, to its executors in the clear. On a network that"
+    " others share, set spark.authenticate and spark.network.crypto.enabled to true (docs/operations.md)"
+)
 _APPLICATIONS: Final[dict[str, "Application"]] = {}
 """Those of this process that have not ended, by the ids that Spark gives them."""
 
@@ -79,6 +83,16 @@ class Application:
             self.renew()
 
 
+def is_in_the_clear(get: Callable[[str, str], str | None]) -> bool:
+    """Whether Spark's driver and executors talk without encryption; `get` tells a setting, or what it is without."""
+
+    def is_on(name: str) -> bool:
+        return (get(name, "false") or "").lower() == "true"
+
+    by_key = is_on("spark.authenticate") and is_on("spark.network.crypto.enabled")
+    return not by_key and not is_on("spark.ssl.rpc.enabled")
+
+
 def application_of(spark: SparkSession) -> Application:
     """The application of a session that has not been stopped; ends with it."""
     stopping: Any = spark.sparkContext if is_classic(spark) else spark
@@ -86,6 +100,8 @@ def application_of(spark: SparkSession) -> Application:
     found = _APPLICATIONS.get(key)
     if found is None:
         found = _APPLICATIONS[key] = Application()
+        if is_classic(spark) and not is_one_process(spark) and is_in_the_clear(stopping.getConf().get):
+            log.warning(_CLEAR)
         atexit.register(found.end)
         stop = stopping.stop
 

@@ -67,6 +67,8 @@ def run_job(
     ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=800, env=environment)
     said = [line for line in ran.stderr.splitlines() if not line.lstrip().startswith("at ")]  # without the JVM's stack
     assert ran.returncode == 0, "\n".join([*said[:40], "..", *said[-40:]])
+    if not master.startswith("sc://"):
+        assert sum("in the clear" in line for line in said) == 1, "it is said once"
 
 
 def test_a_driver_of_a_standalone_cluster(master: str, running: RunningCluster, credentials: Path) -> None:
