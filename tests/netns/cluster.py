@@ -25,7 +25,7 @@ from leasehold.local.certificates import LocalCertificates
 from leasehold.storage.servelog import read_serve_log
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.cluster_key import generate
-from tests.netns.hosts import Hosts
+from tests.netns.hosts import IPV4, Family, Hosts
 from tests.netns.named import clean_environment
 from tests.netns.remote import Asked, Failed, Machine, Remote, Trusting, wait_until
 from tests.netns.stored import standing
@@ -124,9 +124,9 @@ class NetworkCluster:
     beside: tuple[str, ...] = (PROXY,)
     """Hosts of other processes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, family: Family = IPV4) -> None:
         self.directory = directory
-        self.hosts = Hosts(*self.coordinators, *self.nodes, *self.beside, CLIENT)
+        self.hosts = Hosts(*self.coordinators, *self.nodes, *self.beside, CLIENT, family=family)
         self._certificates = LocalCertificates(directory)
         self.names: dict[int, str] = {}
         """Of the nodes, by id: these never change."""
@@ -188,7 +188,7 @@ class NetworkCluster:
 
     def address(self, name: str) -> str:
         """`host:port`; a process keeps it over restarts."""
-        return f"{self.hosts[name].address}:{PORT}"
+        return self.hosts[name].at(PORT)
 
     def trusting(self, name: str) -> Machine:
         """A host with the bundle of the cluster's owner."""

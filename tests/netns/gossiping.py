@@ -6,6 +6,7 @@ import sys
 
 from leasehold.client.locate import KEY_FILE
 from tests.netns.cluster import COORDINATOR, PORT, NetworkCluster
+from tests.netns.hosts import IPV4
 from tests.netns.remote import Failed, wait_until
 
 EVERYWHERE = "node-2"
@@ -26,7 +27,9 @@ class GossipingCluster(NetworkCluster):
     def _words(self, name: str) -> list[str]:
         if name == COORDINATOR:
             return []
-        everywhere = ["--listen", f"0.0.0.0:{PORT}", "--advertise", self.address(name)] if name == EVERYWHERE else []
+        here = self.hosts[name]
+        all_of_it = f"{'0.0.0.0' if here.family is IPV4 else '[::]'}:{PORT}"
+        everywhere = ["--listen", all_of_it, "--advertise", self.address(name)] if name == EVERYWHERE else []
         return ["--name", name, "--seed", self.address(COORDINATOR), *everywhere]
 
     def doctor(self, name: str) -> list[str]:

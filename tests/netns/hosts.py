@@ -21,9 +21,7 @@ from typing import Self, TypeVar
 
 import psutil
 
-NETWORK = "10.77.0"
 ROUTER = "router"
-ROUTER_ADDRESS = f"{NETWORK}.254"
 FIRST = 1
 WAY_OUT = "net"
 PREFIX = "leasehold-test"
@@ -45,12 +43,35 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """How the machines of a network are numbered."""
+
+    sockets: socket.AddressFamily
+    network: str
+    bits: int
+    """Of an address."""
+    router: str
+
+    def host(self, number: int) -> str:
+        return f"{self.network.partition('/')[0].removesuffix('0')}{number}"
+
+
+IPV4 = Family(socket.AF_INET, "10.77.0.0/24", 32, "10.77.0.254")
+IPV6 = Family(socket.AF_INET6, "fd77::/64", 128, "fd77::fe")
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """One machine of the network."""
 
     name: str
     address: str
     namespace: str
+    family: Family = IPV4
+
+    def at(self, port: int) -> str:
+        """`host:port`, with an address of IPv6 in brackets."""
+        return f"[{self.address}]:{port}" if self.family is IPV6 else f"{self.address}:{port}"
 
     def command(self, *words: str) -> list[str]:
         """`words` as a command that runs on this host, in the process that is started: its pid is the command's."""
@@ -70,7 +91,7 @@ class Host:
 
         def make() -> socket.socket:
             _enter(self.namespace)
-            return socket.socket(socket.AF_INET, kind)
+            return socket.socket(self.family.sockets, kind)
 
         return _in_a_thread(make)
 
@@ -78,11 +99,13 @@ class Host:
 class Hosts:
     """A network of named hosts; a context manager that takes all of it away again, processes included."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, family: Family = IPV4) -> None:
+        self._family = family
         self._run = f"{_this_run()}-{next(_numbers)}"
         self._router = f"{self._run}-{ROUTER}"
         self._hosts = {
-            name: Host(name, f"{NETWORK}.{number}", f"{self._run}-{name}") for number, name in enumerate(names, FIRST)
+            name: Host(name, family.host(number), f"{self._run}-{name}", family)
+            for number, name in enumerate(names, FIRST)
         }
         self._cuts: set[tuple[str, str]] = set()
 
@@ -107,7 +130,7 @@ class Hosts:
     @property
     def router(self) -> Host:
         """All that one host sends to another passes here."""
-        return Host(ROUTER, ROUTER_ADDRESS, self._router)
+        return Host(ROUTER, self._family.router, self._router, self._family)
 
     # ------------------------------------------------------------ faults
 
@@ -115,7 +138,7 @@ class Hosts:
         """From now on nothing that `sender` sends arrives at `receiver`; the other way stays as it is."""
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
-            _ip("-n", self._router, "rule", "add", *self._rule(sender, receiver))
+            self._ip(self._router, "rule", "add", *self._rule(sender, receiver))
         assert not self.reachable(sender, receiver)
 
     def cut_both_ways(self, one: str, other: str) -> None:
@@ -127,12 +150,12 @@ class Hosts:
         """Takes one cut away; harmless if there is none."""
         if (sender, receiver) in self._cuts:
             self._cuts.remove((sender, receiver))
-            _ip("-n", self._router, "rule", "del", *self._rule(sender, receiver))
+            self._ip(self._router, "rule", "del", *self._rule(sender, receiver))
 
     def heal(self) -> None:
         """Everything passes again."""
         while self._cuts:
-            _ip("-n", self._router, "rule", "del", *self._rule(*self._cuts.pop()))
+            self._ip(self._router, "rule", "del", *self._rule(*self._cuts.pop()))
 
     def reachable(self, sender: str, receiver: str) -> bool:
         """Whether a packet that `sender` sends arrives at `receiver`; says nothing of the way back."""
@@ -150,22 +173,33 @@ class Hosts:
     def _make_router(self) -> None:
         _make_namespace(self._router)
         # It doesn't ask which way a packet would go back: that may be cut.
+        if self._family is IPV6:
+            _set(self._router, {"ipv6/conf/all/forwarding": 1})
+            return
         settings = {"ip_forward": 1, "conf/all/rp_filter": 0, "conf/default/rp_filter": 0}
         settings |= {"conf/default/accept_local": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0}
-        _set(self._router, settings)
-        _ip("-n", self._router, "addr", "add", f"{ROUTER_ADDRESS}/32", "dev", "lo")
+        _set(self._router, {f"ipv4/{name}": value for name, value in settings.items()})
+        self._ip(self._router, "addr", "add", f"{self._family.router}/32", "dev", "lo")
 
     def _join(self, host: Host, port: str) -> None:
-        here, router = host.namespace, self._router
+        here, router, bits = host.namespace, self._router, self._family.bits
         _make_namespace(here)
-        _set(here, {"conf/all/rp_filter": 0, "conf/default/rp_filter": 0})
-        _ip("-n", here, "link", "add", WAY_OUT, "type", "veth", "peer", "name", port, "netns", router)
-        _ip("-n", here, "link", "set", WAY_OUT, "up")
-        _ip("-n", here, "addr", "add", f"{host.address}/32", "dev", WAY_OUT)
-        _ip("-n", router, "link", "set", port, "up")
-        _ip("-n", router, "route", "add", f"{host.address}/32", "dev", port)
-        way = ["via", ROUTER_ADDRESS, "dev", WAY_OUT, "onlink", "src", host.address]
-        _ip("-n", here, "route", "add", f"{NETWORK}.0/24", *way)
+        if self._family is IPV4:
+            _set(here, {"ipv4/conf/all/rp_filter": 0, "ipv4/conf/default/rp_filter": 0})
+        self._ip(here, "link", "add", WAY_OUT, "type", "veth", "peer", "name", port, "netns", router)
+        self._ip(here, "link", "set", WAY_OUT, "up")
+        self._ip(router, "link", "set", port, "up")
+        # An address of IPv6 is used only once nobody has claimed it for a second, unless one knows better.
+        known = ["nodad"] if self._family is IPV6 else []
+        if known:  # who asks for a neighbour of IPv6 is answered only where the address is
+            self._ip(router, "addr", "add", f"{self._family.router}/{bits}", "dev", port, *known)
+        self._ip(here, "addr", "add", f"{host.address}/{bits}", "dev", WAY_OUT, *known)
+        self._ip(router, "route", "add", f"{host.address}/{bits}", "dev", port)
+        way = ["via", self._family.router, "dev", WAY_OUT, "onlink", "src", host.address]
+        self._ip(here, "route", "add", self._family.network, *way)
+
+    def _ip(self, namespace: str, *words: str) -> None:
+        _ip("-n", namespace, *(["-6"] if self._family is IPV6 else []), *words)
 
     def _remove(self) -> None:
         for host in self._hosts.values():
@@ -186,13 +220,19 @@ def check_available() -> None:
     try:
         _ip("netns", "add", trial)
         _ip("-n", trial, "link", "add", WAY_OUT, "type", "veth", "peer", "name", "peer")
-        _set(trial, {"conf/all/rp_filter": 0})
+        _set(trial, {"ipv4/conf/all/rp_filter": 0})
     except subprocess.CalledProcessError as error:
         raise Unavailable(f"`{' '.join(error.cmd)}` says: {error.stderr.strip()}") from error
     except OSError as error:
         raise Unavailable(f"the settings of a namespace can't be changed: {error}") from error
     finally:
         remove_namespace(trial)
+
+
+def has_ipv6() -> bool:
+    """Whether a new namespace has it."""
+    off = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
+    return off.exists() and off.read_text().strip() == "0"
 
 
 def namespaces() -> list[str]:
@@ -233,7 +273,7 @@ def _set(namespace: str, settings: dict[str, int]) -> None:
     def write() -> None:
         _enter(namespace)
         for name, value in settings.items():
-            Path("/proc/sys/net/ipv4", name).write_text(str(value))  # of the namespace of the thread that opens it
+            Path("/proc/sys/net", name).write_text(str(value))  # of the namespace of the thread that opens it
 
     _in_a_thread(write)
 

@@ -1,22 +1,33 @@
 """Gossip between machines: nodes that know one seed alone find the coordinator, and a dead machine is noticed."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.netns.cluster import CLIENT, COORDINATOR
 from tests.netns.gossiping import GossipingCluster
+from tests.netns.hosts import IPV4, IPV6, has_ipv6
 from tests.netns.remote import wait_until
+from tests.netns.run import run
 
 pytestmark = pytest.mark.processes
 
 LOST = "node-3"
 
 
-@pytest.fixture(scope="module")
-def gossiping(namespaces_available: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GossipingCluster]:
-    with GossipingCluster(tmp_path_factory.mktemp("gossiping") / "cluster") as cluster:
+@pytest.fixture(scope="module", params=[IPV4, IPV6], ids=["IPv4", "IPv6"])
+def gossiping(
+    namespaces_available: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[GossipingCluster]:
+    if request.param is IPV6 and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with GossipingCluster(tmp_path_factory.mktemp("gossiping") / "cluster", request.param) as cluster:
         yield cluster
+
+
+def test_a_client_on_another_machine_works(gossiping: GossipingCluster) -> None:
+    run(gossiping.trusting(CLIENT), sys.executable, "-m", "tests.netns.workload", gossiping.address(COORDINATOR))
 
 
 def test_nodes_find_each_other_and_notice_a_machine_that_is_cut_off(gossiping: GossipingCluster) -> None:
