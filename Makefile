@@ -52,7 +52,7 @@ test test-all: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSeria
 # Spark waits forever for a result whose port somebody else dials before its Python does, such as the client of another
 # test that looks for a node which had this port. Nobody else knows the sockets of this mode.
 test test-all: export PYSPARK_UDS_MODE := true
-# Of the tests that take long a third, which depends on the commit (tests/shares.py); without git it is always the same.
+# Of the tests that take long a quarter, which depends on the commit (tests/shares.py); without git it is always the same.
 test: export LEASEHOLD_SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 1)
 test test-all: setup java
 	@$(BIN)/python -c 'from tests.shares import described; print(described(), end="")'

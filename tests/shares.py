@@ -1,7 +1,7 @@
-"""Which of the tests that take long `make test` runs: a third of them, so that it takes some eleven minutes on two
+"""Which of the tests that take long `make test` runs: a quarter of them, so that it takes less than ten minutes on two
 cores.
 
-The text in LEASEHOLD_SHARE chooses it. `make test` gives the commit, so a commit always has the same third, and a few
+The text in LEASEHOLD_SHARE chooses it. `make test` gives the commit, so a commit always has the same quarter, and a few
 commits have all. Without it all tests run: by `make test-all`, and by hand. A file is in one share as a whole: its
 tests may tell one story.
 """
@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 VARIABLE: Final = "LEASEHOLD_SHARE"
-SHARES: Final = 3
+SHARES: Final = 4
 SHARED: Final = tuple(Path(__file__).parent / one for one in ("attacks", "e2e", "netns", "sim"))
 """Folders with tests of processes, of Spark, and of whole simulated clusters."""
 

@@ -4,10 +4,12 @@ Arguments: the cluster, a folder for the event log, and a user with a password. 
 who asks, and what Python sends to Java is logged too.
 """
 
+import contextlib
 import logging
 import sys
 import urllib.request
 
+import psutil
 from pyspark.errors import PySparkException
 
 from leasehold.spark import attach, session, table, view
@@ -49,6 +51,9 @@ def main(cluster: str, folder: str, user: str | None = None, password: str | Non
     for page in ("sql?details=true", "environment", "jobs", "stages"):
         with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}") as answer:
             print(page, answer.read().decode())  # noqa: T201
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            print("process", process.cmdline(), process.environ())  # noqa: T201 - what `ps e` shows of it
     spark.stop()
 
 

@@ -76,6 +76,7 @@ def told_by_job(made: RunningCluster, events: Path, *login: str, **variables: st
     kept = {str(one): one.read_text() for one in events.rglob("*") if one.is_file()}
     assert kept
     assert "DEBUG" in ran.stderr
+    assert "process ['" in ran.stdout
     assert "physicalPlanDescription" in "".join(kept.values())
     return {"output": ran.stdout, "log": ran.stderr, **kept}
 

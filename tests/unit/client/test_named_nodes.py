@@ -67,3 +67,4 @@ def test_rows_are_read_from_and_sent_to_the_node_that_is_named_alone(served: Clu
             with pytest.raises(LeaseholdError) as caught:
                 ask()
             assert "the certificate of another process" in f"{caught.value}"
+            assert caught.value.code == "NO_REPLICA"
