@@ -64,4 +64,8 @@ SWEEP_NS: Final = 250 * MILLISECOND_NS
 ACCEPTED_AT_ONCE: Final = 32
 """Connections that a door accepts before the loop does something else."""
 LISTEN_BACKLOG: Final = 4_096
-"""Connections that wait to be accepted at a door."""
+"""Connections that wait to be accepted at a door, in each queue."""
+KNOWN_QUEUES: Final = 8
+"""Queues of a door for known peers: one for members, the others for users."""
+QUEUED_PEERS_MAX: Final = 800
+"""Known peers that have other queues than strangers: so many fit into a program of the kernel, also of IPv6."""

@@ -16,9 +16,10 @@ addresses from which the user comes, of which the newest are known (`core/access
 import threading
 from collections import OrderedDict
 from enum import Enum, auto
+from zlib import crc32
 
 from leasehold.core.access.peers_of_names import PeersOfNames
-from leasehold.limits.http2 import KNOWN_WEIGHT, MEMBER_PEERS_MAX
+from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
 
 
 class Standing(Enum):
@@ -40,6 +41,8 @@ class KnownPeers:
         self._users = PeersOfNames[str]()
         self._weights: dict[str, int] = {}
         """Of the peers of users."""
+        self.changes = 0
+        """How often these have become others."""
 
     def __contains__(self, peer: str) -> bool:
         return peer in self._members or peer in self._weights
@@ -48,8 +51,17 @@ class KnownPeers:
         """How many times a stranger's share this peer has; 1 for a stranger."""
         return KNOWN_WEIGHT if peer in self._members else self._weights.get(peer, 1)
 
+    def queues(self) -> dict[str, int]:
+        """By peer, in which of KNOWN_QUEUES its new connections wait (`wire/http2/known_queues.py`): members first, in
+        a queue of their own. All peers of a user share one, so that a user takes no others from other users."""
+        with self._lock:
+            users = {peer: self._users.first_name(peer) for peer in self._weights if peer not in self._members}
+            members = dict.fromkeys(reversed(self._members), 1)
+        return members | {peer: 2 + crc32(name.encode()) % (KNOWN_QUEUES - 1) for peer, name in users.items()}
+
     def add_member(self, peer: str) -> None:
         with self._lock:
+            self.changes += peer not in self._members
             self._members[peer] = None
             self._members.move_to_end(peer)
             if len(self._members) > MEMBER_PEERS_MAX:
@@ -58,12 +70,15 @@ class KnownPeers:
     def remove_member(self, peer: str) -> None:
         """A certificate that was shown from there counts no more. Members there are known when they come again."""
         with self._lock:
+            self.changes += peer in self._members
             self._members.pop(peer, None)
 
     def add(self, peer: str, name: str) -> None:
         """Somebody of this name has come from this peer."""
         with self._lock:
-            for one in self._users.add(name, peer):
+            changed = self._users.add(name, peer)
+            self.changes += bool(changed)
+            for one in changed:
                 fewest = self._users.fewest(one)
                 if fewest:
                     self._weights[one] = max(1, KNOWN_WEIGHT // fewest)

@@ -1,6 +1,6 @@
 """The addresses from which members and users have come."""
 
-from leasehold.limits.http2 import KNOWN_WEIGHT, MEMBER_PEERS_MAX
+from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
 from leasehold.limits.people import PEERS_OF_NAME_MAX
 from leasehold.wire.known_peers import KnownPeers
 
@@ -37,3 +37,33 @@ def test_the_newest_hosts_of_members_are_known() -> None:
     assert "host 0" in known
     assert "host 1" in known, "a user has come from there"
     assert "host 2" not in known
+
+
+def test_members_and_each_user_have_queues_of_their_own() -> None:
+    known = KnownPeers()
+    for number in range(3):
+        known.add_member(f"member {number}")
+        known.add(f"home {number}", "user alice")
+        known.add(f"user {number}", f"user {number}")
+    known.add("member 2", "user alice")
+    queues = known.queues()
+    assert [queues[f"member {number}"] for number in range(3)] == [1, 1, 1]
+    assert list(queues)[:3] == ["member 2", "member 1", "member 0"], "the newest come first"
+    assert len({queues[f"home {number}"] for number in range(3)}) == 1, "a user takes no queue but one"
+    assert len({queues[f"user {number}"] for number in range(3)}) > 1
+    assert all(1 < queue <= KNOWN_QUEUES for peer, queue in queues.items() if not peer.startswith("member"))
+
+
+def test_queues_are_sorted_anew_only_after_a_change() -> None:
+    known = KnownPeers()
+    counts = [known.changes]
+    for again in (known.add, known.add):
+        again("a", "user alice")
+        counts.append(known.changes)
+    for one in ("b", "b"):
+        known.add_member(one)
+        counts.append(known.changes)
+    for _ in range(2):
+        known.remove_member("b")
+        counts.append(known.changes)
+    assert counts == [0, 1, 1, 2, 2, 3, 3]

@@ -39,6 +39,10 @@ class PeersOfNames(Generic[N]):
                 self._forget(oldest, one)
         return changed
 
+    def first_name(self, peer: str) -> N:
+        """That has come from this peer, of those that are remembered. Raises `KeyError` if there is none."""
+        return next(iter(self._of_peer[peer]))
+
     def fewest(self, peer: str) -> int:
         """Of the names that have come from this peer, how many peers that has which has fewest; 0 if none has."""
         return min((len(self._names[name]) for name in self._of_peer.get(peer, ())), default=0)

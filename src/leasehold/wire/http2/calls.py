@@ -129,6 +129,9 @@ class IncomingCall:
         self._is_gone = True
         self._over()
 
+    def waits_for_peer(self) -> bool:
+        return self._waiting is not None or self._stream.pending_bytes > 0
+
     def _over(self) -> None:
         self._is_over = True
         self._connection.give_back(self._paid_ns)

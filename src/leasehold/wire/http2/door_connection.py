@@ -327,12 +327,22 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             self.server.remove(self)
 
     def _cast_out(self) -> None:
-        """It begins no call any more; those under way hear from their handlers why they are refused."""
+        """It begins no call any more. Those under way hear from their handlers why they are refused, if they hurry."""
         self._is_cast_out, self._standing = True, Standing.NONE
         self.leave()
         if self.is_of_member:
             self.is_of_member = False
             self.server.lost_member(self)
+
+    def _end_silent_calls(self) -> None:
+        """Those whose handlers are at work are answered; then the connection ends."""
+        for stream in tuple(self.http.streams.values()):
+            if stream.receiver is not None and stream.receiver.waits_for_peer():
+                stream.receiver.cut_off()
+        if self._is_paused:
+            self.abort()
+        elif not self.http.streams:
+            self.close()
 
     def sweep(self, now_ns: int) -> None:
         """Ends it if its peer is late or silent."""
@@ -342,9 +352,8 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             if now_ns - self._closing_ns > KEEPALIVE_TIMEOUT_NS:
                 self.abort()
             return
-        if self._is_cast_out and not self.http.streams:
-            self.close()
-            return
+        if self._is_cast_out:
+            self._end_silent_calls()
         if self._standing is not Standing.NONE and self.server.standing(self.auth_context) is Standing.NONE:
             self._cast_out()
             return

@@ -17,6 +17,7 @@ from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
+from leasehold.wire.http2.known_queues import KnownQueues
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
 from leasehold.wire.known_peers import KnownPeers, Standing
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 
 class _Door(NamedTuple):
+    """A queue of one."""
+
     number: int
     listening: socket.socket
     context: ContextNow | None
@@ -88,6 +91,9 @@ class DoorServer:
         self._has_none.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._doors: list[_Door] = []
+        self._queues: list[KnownQueues] = []
+        self._sorted_at = 0
+        """Which change of the known peers the queues have heard of."""
         self._is_resting = False
         """Whether no file is left for a connection."""
         self._making: set[asyncio.Task[None]] = set()
@@ -104,7 +110,10 @@ class DoorServer:
         """Takes connections at these sockets, and calls by their paths. `unserved` gets all others."""
         self._loop = asyncio.get_running_loop()
         self._handlers, self._unserved = handlers, unserved
-        self._doors = [_Door(number, *one) for number, one in enumerate(doors)]
+        for number, (listening, context) in enumerate(doors):
+            queues = KnownQueues(listening)
+            self._queues.append(queues)
+            self._doors += [_Door(number, one, context) for one in (listening, *queues.sockets)]
         self._listen()
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
 
@@ -223,6 +232,8 @@ class DoorServer:
     def _look(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
         now_ns = self.now_ns()
+        if self._sorted_at != self.known.changes:
+            self._sort()
         if self._is_resting:
             self._listen()
         is_late, self._looked_ns = now_ns - self._looked_ns > 2 * SWEEP_NS, now_ns
@@ -234,6 +245,13 @@ class DoorServer:
             except Exception as fault:  # noqa: BLE001 as in `DoorConnection.buffer_updated`
                 self.on_fault(fault)
                 one.abort()
+
+    def _sort(self) -> None:
+        """New connections of known peers wait in queues of their own."""
+        self._sorted_at = self.known.changes
+        of_peer = self.known.queues()
+        for one in self._queues:
+            one.sort(of_peer)
 
     # For the connections.
 

@@ -48,6 +48,14 @@ class Receives(Protocol):
         """All of it has gone out."""
         ...
 
+    def waits_for_peer(self) -> bool:
+        """Whether the peer has to send or to take something."""
+        ...
+
+    def cut_off(self) -> None:
+        """Takes the call back."""
+        ...
+
 
 class CallStream:
     """Both directions of one call."""

@@ -140,7 +140,7 @@ async def test_a_server_without_a_free_file_accepts_again_later(monkeypatch: pyt
     async with serving(Handlers()) as (server, address), connected(address) as (reader, writer):
         writer.write(OPEN)
         assert await reader.read(1)
-        [door] = server._doors
+        door, *_ = server._doors
         tried = asyncio.Event()
 
         class Full:

@@ -163,6 +163,17 @@ def test_what_a_peer_has_said_that_is_gone_is_not_looked_at(
         runner.run(check())
 
 
+async def test_a_known_peer_is_accepted_where_strangers_keep_the_queue_full() -> None:
+    async with serving(Handlers()) as (server, address), asyncio.timeout(30):
+        server.known.add_member("127.0.0.1")
+        while server._sorted_at != server.known.changes:  # noqa: ASYNC110 nobody tells of it
+            await asyncio.sleep(0.01)
+        asyncio.get_running_loop().remove_reader(server._doors[0].listening)
+        async with connected(address) as (reader, writer):
+            writer.write(OPEN)
+            assert await reader.read(1)
+
+
 async def test_members_take_no_place_from_others(tmp_path: Path) -> None:
     tls = of_process(issued(tmp_path / "ours") / "coordinator")
     there = ssl.create_default_context()
