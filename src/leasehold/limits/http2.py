@@ -61,7 +61,7 @@ STALLED_NS: Final = 60 * SECOND_NS
 """A connection is ended whose peer takes no bytes of TCP for so long."""
 SWEEP_NS: Final = 250 * MILLISECOND_NS
 """How often a server looks which of its connections are late."""
-ACCEPTED_AT_ONCE: Final = 32
+ACCEPTED_AT_ONCE: Final = 64
 """Connections that a door accepts before the loop does something else."""
 LISTEN_BACKLOG: Final = 4_096
 """Connections that wait to be accepted at a door, in each queue."""

@@ -45,19 +45,17 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         super().__init__(server, peer_of(host))
         self.server = server
         self.door = door
-        """Its number."""
         self.limits = server.limits
-        self.http = ServerEnd(server.limits)
+        self.http: ServerEnd
         self.accepted = accepted
-        self.peer = connection_name(host, port)
-        self._tls = None if context is None else TlsEnd(context)
+        self._address = host, port
+        self._context = context
+        self._tls: TlsEnd | None = None
         self._transport: asyncio.Transport
         self._is_given = self._is_made = False
         """Whether it was given to the loop, and whether the loop has taken it over."""
-        self._is_paused = False
-        self._paused_ns = 0
-        """Since when it is, if it is."""
-        self._will_flush = False
+        self._is_paused = self._will_flush = False
+        self._paused_ns = 0  # since when it is, if it is
         self._closing_ns: int | None = None
         self._standing = Standing.NONE
         self._is_cast_out = False
@@ -126,14 +124,19 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def _has_gone(self) -> bool:
         """Whether the peer has reset it. The loop does not see that while it reads nothing."""
-        made = self._transport.get_extra_info("socket")
-        return made is not None and made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+        return self.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
     def give(self) -> None:
-        """To the loop."""
-        if self._closing_ns is None:
-            self._is_given = True
-            self.server.make(self)
+        """To the loop, unless its peer has gone: until then it costs little."""
+        if self._closing_ns is not None:
+            return
+        if self._has_gone():
+            self.abort()
+            return
+        self.http = ServerEnd(self.limits)
+        self._tls = None if self._context is None else TlsEnd(self._context)
+        self._is_given = True
+        self.server.make(self)
 
     def take(self, came: memoryview) -> bool:
         try:
@@ -386,6 +389,10 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
                 self.flush()
             case PeerVerdict.GOES_ON:
                 pass
+
+    @cached_property
+    def peer(self) -> str:
+        return connection_name(*self._address)
 
     @cached_property
     def auth_context(self) -> Mapping[str, list[bytes]]:
