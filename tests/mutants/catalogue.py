@@ -1,6 +1,7 @@
 """All mutants, by the part of the protocol that they break."""
 
 from tests.mutants import (
+    bundles,
     certificates,
     checkpoints,
     compactions,
@@ -32,6 +33,7 @@ MUTANTS = (
     *members.MUTANTS,
     *identities.MUTANTS,
     *certificates.MUTANTS,
+    *bundles.MUTANTS,
     *recoveries.MUTANTS,
     *tables.MUTANTS,
     *streams.MUTANTS,
