@@ -50,6 +50,8 @@ KNOWN_WEIGHT: Final = 64
 NEWCOMER_NS: Final = 20 * MILLISECOND_NS
 """What a stranger that has asked for nothing of late may use before other strangers have their turns: a connection with
 TLS and a login take less."""
+NEWCOMERS_NS: Final = 10 * NEWCOMER_NS
+"""What all newcomers together may use so at once; half of the time that passes comes back."""
 STRANGERS_LATER_NS: Final = TURN_NS // 10
 """A stranger comes so much after what has been used of the shares. So known peers go first that have not used more of
 theirs, and each piece of a stranger waits for at most so much of their shares."""
@@ -62,7 +64,7 @@ STALLED_NS: Final = 60 * SECOND_NS
 SWEEP_NS: Final = 250 * MILLISECOND_NS
 """How often a server looks which of its connections are late."""
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections that a door accepts before the loop does something else."""
+"""Connections of a queue that are accepted before the loop does something else."""
 LISTEN_BACKLOG: Final = 4_096
 """Connections that wait to be accepted at a door, in each queue."""
 KNOWN_QUEUES: Final = 8

@@ -89,7 +89,8 @@ def is_in_the_clear(get: Callable[[str, str], str | None]) -> bool:
     def is_on(name: str) -> bool:
         return (get(name, "false") or "").lower() == "true"
 
-    by_key = is_on("spark.authenticate") and is_on("spark.network.crypto.enabled")
+    encrypts = is_on("spark.network.crypto.enabled") or is_on("spark.authenticate.enableSaslEncryption")
+    by_key = is_on("spark.authenticate") and encrypts
     return not by_key and not is_on("spark.ssl.rpc.enabled")
 
 

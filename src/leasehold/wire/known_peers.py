@@ -19,7 +19,7 @@ from enum import Enum, auto
 from zlib import crc32
 
 from leasehold.core.access.peers_of_names import PeersOfNames
-from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
+from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX, QUEUED_PEERS_MAX
 
 
 class Standing(Enum):
@@ -52,12 +52,18 @@ class KnownPeers:
         return KNOWN_WEIGHT if peer in self._members else self._weights.get(peer, 1)
 
     def queues(self) -> dict[str, int]:
-        """By peer, in which of KNOWN_QUEUES its new connections wait (`wire/http2/known_queues.py`): members first, in
-        a queue of their own. All peers of a user share one, so that a user takes no others from other users."""
+        """By peer, in which of KNOWN_QUEUES its new connections wait (`wire/http2/known_queues.py`): members in one of
+        their own, and all peers of a user in the same one, so that a user takes no others from other users. There is
+        room for QUEUED_PEERS_MAX: for members half of it, if there are so many users. Those that are known since last
+        come first."""
         with self._lock:
-            users = {peer: self._users.first_name(peer) for peer in self._weights if peer not in self._members}
-            members = dict.fromkeys(reversed(self._members), 1)
-        return members | {peer: 2 + crc32(name.encode()) % (KNOWN_QUEUES - 1) for peer, name in users.items()}
+            members = list(reversed(self._members))
+            users = {peer: self._users.first_name(peer) for peer in reversed(self._weights)}
+        half = QUEUED_PEERS_MAX // 2
+        found = dict.fromkeys(members[:half], 1)
+        for peer, name in users.items():
+            found.setdefault(peer, 2 + crc32(name.encode()) % (KNOWN_QUEUES - 1))
+        return found | dict.fromkeys(members[half:], 1)
 
     def add_member(self, peer: str) -> None:
         with self._lock:
@@ -68,7 +74,7 @@ class KnownPeers:
                 self._members.popitem(last=False)
 
     def remove_member(self, peer: str) -> None:
-        """A certificate that was shown from there counts no more. Members there are known when they come again."""
+        """No connection from there is a member's any more."""
         with self._lock:
             self.changes += peer in self._members
             self._members.pop(peer, None)

@@ -18,6 +18,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2.calls import IncomingCall
 from leasehold.wire.http2.frames import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS, ConnectionFailed
 from leasehold.wire.http2.grpc_messages import COPIED_BYTES_MAX, KIND
+from leasehold.wire.http2.listening import is_reset
 from leasehold.wire.http2.patience import PeerPatience, PeerVerdict
 from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.shared_time import SharesTime
@@ -78,7 +79,6 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         return self._transport.is_closing()
 
     # What the loop calls.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._is_made = True
@@ -114,7 +114,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         unread = self.taken_up()
         if unread is None or self._transport.is_closing():
             return
-        if self._has_gone():
+        if is_reset(self.accepted):
             self.abort()
         else:
             self._patience.heard(self.server.now_ns())
@@ -122,21 +122,23 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             if not self.is_waiting:
                 self._transport.resume_reading()
 
-    def _has_gone(self) -> bool:
-        """Whether the peer has reset it. The loop does not see that while it reads nothing."""
-        return self.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
-
     def give(self) -> None:
         """To the loop, unless its peer has gone: until then it costs little."""
         if self._closing_ns is not None:
             return
-        if self._has_gone():
+        began_ns = self.server.now_ns()
+        try:
+            if is_reset(self.accepted):
+                self.abort()
+            else:
+                self.http = ServerEnd(self.limits)
+                self._tls = None if self._context is None else TlsEnd(self._context)
+                self._is_given = True
+                self.server.make(self)
+        except Exception as fault:  # noqa: BLE001 as in `take`
+            self.server.on_fault(fault)
             self.abort()
-            return
-        self.http = ServerEnd(self.limits)
-        self._tls = None if self._context is None else TlsEnd(self._context)
-        self._is_given = True
-        self.server.make(self)
+        self.spend(self.server.now_ns() - began_ns)
 
     def take(self, came: memoryview) -> bool:
         try:
@@ -338,13 +340,11 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             self.server.lost_member(self)
 
     def _end_silent_calls(self) -> None:
-        """Those whose handlers are at work are answered; then the connection ends."""
+        """Others are answered; then the connection ends."""
         for stream in tuple(self.http.streams.values()):
             if stream.receiver is not None and stream.receiver.waits_for_peer():
                 stream.receiver.cut_off()
-        if self._is_paused:
-            self.abort()
-        elif not self.http.streams:
+        if not self.http.streams:
             self.close()
 
     def sweep(self, now_ns: int) -> None:

@@ -94,6 +94,7 @@ class DoorServer:
         self._queues: list[KnownQueues] = []
         self._sorted_at = 0
         """Which change of the known peers the queues have heard of."""
+        self._sorted_ns = self.now_ns() - SECOND_NS
         self._is_resting = False
         """Whether no file is left for a connection."""
         self._making: set[asyncio.Task[None]] = set()
@@ -232,8 +233,8 @@ class DoorServer:
     def _look(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
         now_ns = self.now_ns()
-        if self._sorted_at != self.known.changes:
-            self._sort()
+        if self._sorted_at != self.known.changes and now_ns - self._sorted_ns >= SECOND_NS:
+            self._sort(now_ns)
         if self._is_resting:
             self._listen()
         is_late, self._looked_ns = now_ns - self._looked_ns > 2 * SWEEP_NS, now_ns
@@ -246,9 +247,9 @@ class DoorServer:
                 self.on_fault(fault)
                 one.abort()
 
-    def _sort(self) -> None:
+    def _sort(self, now_ns: int) -> None:
         """New connections of known peers wait in queues of their own."""
-        self._sorted_at = self.known.changes
+        self._sorted_at, self._sorted_ns = self.known.changes, now_ns
         of_peer = self.known.queues()
         for one in self._queues:
             one.sort(of_peer)
@@ -262,7 +263,8 @@ class DoorServer:
 
     def lost_member(self, connection: DoorConnection) -> None:
         """It was that of one, whose certificate counts no more."""
-        self.known.remove_member(connection.sharer)
+        if not any(one.is_of_member and one.sharer == connection.sharer for one in self._connections):
+            self.known.remove_member(connection.sharer)
         self._make_room(connection)
 
     def remove(self, connection: DoorConnection) -> None:

@@ -10,6 +10,8 @@ it goes (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)).
 | 0, the door's own | strangers |
 | 1 | members |
 | 2 to KNOWN_QUEUES | users, all addresses of a user to the same one |
+
+Other programs of the same user that ask for it (SO_REUSEPORT) can listen at such a door too; they get no connection.
 """
 
 import contextlib
@@ -51,6 +53,9 @@ class KnownQueues:
         """All but the door's own."""
         with contextlib.ExitStack() as stack:
             try:
+                with socket.socket(door.family) as trial:
+                    trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                    _choose(trial, {})
                 made = [stack.enter_context(_beside(door)) for _ in range(KNOWN_QUEUES)]
                 _choose(door, {})
             except OSError as error:
@@ -60,13 +65,15 @@ class KnownQueues:
             self.sockets = made
 
     def sort(self, queues: Mapping[str, int]) -> None:
-        """From now on new connections of these peers go to the sockets with these numbers, as far as the kernel has
-        room for so many (`net.core.optmem_max`)."""
-        most = QUEUED_PEERS_MAX if self.sockets else 0
-        while most:
+        """From now on new connections of these peers go to the sockets with these numbers, or of as many of the first
+        ones as the kernel has room for (`net.core.optmem_max`)."""
+        most = min(len(queues), QUEUED_PEERS_MAX)
+        while self.sockets:
             try:
                 _choose(self.sockets[0], dict(islice(queues.items(), most)))
             except OSError:
+                if not most:
+                    return
                 most //= 2
             else:
                 return
@@ -74,7 +81,7 @@ class KnownQueues:
 
 def _beside(door: socket.socket) -> socket.socket:
     """A socket that listens where this one does. Raises `OSError`."""
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # other programs can't: theirs would be bound without it
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     made = socket.socket(door.family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier process may linger

@@ -2,9 +2,13 @@
 
 import socket
 from contextlib import suppress
+from typing import Final
 
 from leasehold.limits.http2 import LISTEN_BACKLOG
 from leasehold.wire.addresses import anywhere, host_port, loopback, not_bound, two_held
+
+_TCP_CLOSE: Final = 7
+"""A state of linux/tcp_states.h, which is the first byte of TCP_INFO."""
 
 
 def listen_at_doors(address: str, *, with_tls: bool) -> tuple[str, list[socket.socket]]:
@@ -27,6 +31,11 @@ def listen_at_doors(address: str, *, with_tls: bool) -> tuple[str, list[socket.s
             sockets[0].close()
             raise
     return host_port(host, found), sockets
+
+
+def is_reset(accepted: socket.socket) -> bool:
+    """Whether the peer has reset the connection. The loop does not see that while it reads nothing."""
+    return accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
 
 
 def _listening(host: str, port: int) -> socket.socket:

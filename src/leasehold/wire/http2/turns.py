@@ -5,7 +5,7 @@ taken is counted, and while bytes wait, those of the peer that has taken least a
 for nothing of late has its turn at once, however many others flood the server. A known peer
 (`wire/known_peers.py`) has a larger share, and its turn comes before those of strangers that come at the same time. A
 stranger has NEWCOMER_NS of its share in hand, so that its first requests need not wait for those of a crowd that wants
-ever more.
+ever more; all newcomers together use at most half of the time so.
 
 A turn ends after TURN_NS, or with the piece that is looked at then. Then the loop does all else that is due. What
 members say never waits here. A peer that has taken much more than its share owes DEBT_NS_MAX at most: it may have been
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from leasehold.limits.http2 import DEBT_NS_MAX, NEWCOMER_NS, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
+from leasehold.limits.http2 import DEBT_NS_MAX, NEWCOMER_NS, NEWCOMERS_NS, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
 
 T = TypeVar("T")
 
@@ -34,6 +34,10 @@ class FairTurns(Generic[T]):
         """Up to where each peer has used its share; what it has not used for long is lost."""
         self._now_ns = 0
         """Up to where a peer has used its share whose turn it is."""
+        self._for_newcomers_ns = NEWCOMERS_NS
+        """What newcomers may still use before others."""
+        self._forgot_ns = -NEWCOMER_NS
+        """Up to where those have used their shares that were forgotten last, at most."""
         self._waiting: dict[str, dict[T, None]] = {}
         self._order: list[tuple[int, int, int, str]] = []
         """A heap of the peers that wait, by when they were due when they were put there; then by what they had used."""
@@ -62,9 +66,11 @@ class FairTurns(Generic[T]):
         """Outside of a turn, other threads have worked."""
         if is_of_turn:
             self.left_ns -= spent_ns
-        weight = self._weight(peer)
-        spent = self._used_ns(peer) + spent_ns // weight
+        weight, used_ns = self._weight(peer), self._used_ns(peer)
+        spent = used_ns + spent_ns // weight
         self._spent_ns[peer] = min(spent, self._now_ns + DEBT_NS_MAX // weight)
+        if used_ns < self._now_ns:
+            self._for_newcomers_ns -= spent_ns
 
     def give_back(self, peer: str, unused_ns: int) -> None:
         """So much of what the peer has spent was not used."""
@@ -74,11 +80,12 @@ class FairTurns(Generic[T]):
     def begin(self, passed_ns: int) -> None:
         """A turn begins, so long after the one before."""
         self.left_ns = TURN_NS
+        self._for_newcomers_ns = min(NEWCOMERS_NS, self._for_newcomers_ns + passed_ns // 2)
         if not self._waiting:
             self._now_ns += passed_ns
         if len(self._spent_ns) > 2 * PEERS_REMEMBERED:
             used_most = heapq.nlargest(PEERS_REMEMBERED, self._spent_ns.items(), key=itemgetter(1))
-            self._spent_ns = dict(used_most)
+            self._spent_ns, self._forgot_ns = dict(used_most), used_most[-1][1]
 
     def next(self) -> T | None:
         """Whose turn it is; None if this turn is over, or nobody waits."""
@@ -110,5 +117,6 @@ class FairTurns(Generic[T]):
 
     def _used_ns(self, peer: str) -> int:
         """Up to where the peer has used its share, or has lost it."""
-        lost_ns = self._now_ns - (NEWCOMER_NS if self._weight(peer) == 1 else 0)
-        return max(self._spent_ns.get(peer, lost_ns), lost_ns)
+        has_credit = self._for_newcomers_ns > 0 and self._weight(peer) == 1
+        lost_ns = self._now_ns - (NEWCOMER_NS if has_credit else 0)
+        return max(self._spent_ns.get(peer, self._forgot_ns), lost_ns)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import select
 import socket
 from collections.abc import Iterator, Mapping
 
@@ -45,13 +46,12 @@ def queue_of(door: socket.socket, queues: KnownQueues, host: str) -> int:
     """In which one a connection from this address waits."""
     there = "::1" if ":" in host else "127.0.0.1"
     with socket.create_connection((there, door.getsockname()[1]), timeout=WAIT_S, source_address=(host, 0)) as near:
-        for number, one in enumerate((door, *queues.sockets)):
-            with contextlib.suppress(BlockingIOError):
-                far, end = one.accept()
-                far.close()
-                assert end[1] == near.getsockname()[1]
-                return number
-    raise AssertionError("it waits nowhere")
+        there_are = (door, *queues.sockets)
+        [found], _, _ = select.select(there_are, (), (), WAIT_S)
+        far, end = found.accept()
+        far.close()
+        assert end[1] == near.getsockname()[1]
+        return there_are.index(found)
 
 
 def test_each_known_peer_waits_in_its_own_queue_and_all_others_at_the_door(
@@ -69,11 +69,24 @@ def test_each_known_peer_waits_in_its_own_queue_and_all_others_at_the_door(
     assert {queue_of(door, queues, one) for one in hosts} == {KNOWN_QUEUES}
 
 
-def test_no_other_program_can_listen_at_the_door(door: socket.socket, queues: KnownQueues) -> None:
+@pytest.mark.parametrize("reuses", [False, True])
+def test_another_program_at_the_door_gets_no_connection(door: socket.socket, queues: KnownQueues, reuses: bool) -> None:
+    hosts = senders(door)
     with socket.socket(door.family) as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with pytest.raises(OSError, match="in use"):
-            other.bind(door.getsockname())
+        if not reuses:
+            with pytest.raises(OSError, match="in use"):
+                other.bind(door.getsockname())
+            return
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if door.family == socket.AF_INET6:
+            alone = door.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, alone)
+        other.bind(door.getsockname())
+        other.listen()
+        queues.sort({peer_of(hosts[0]): 3})
+        for _ in range(5):
+            assert [queue_of(door, queues, one) for one in hosts] == [3, *[0] * (len(hosts) - 1)]
 
 
 def test_connections_that_linger_from_before_are_no_obstacle(door: socket.socket) -> None:
@@ -81,6 +94,7 @@ def test_connections_that_linger_from_before_are_no_obstacle(door: socket.socket
     host, port = door.getsockname()[:2]
     there = "::1" if ":" in host else "127.0.0.1"
     with socket.create_connection((there, port), timeout=WAIT_S) as near:
+        select.select([door], (), (), WAIT_S)
         door.accept()[0].close()
         assert near.recv(1) == b""
     door.close()
@@ -91,10 +105,14 @@ def test_connections_that_linger_from_before_are_no_obstacle(door: socket.socket
             one.close()
 
 
-def test_the_kernel_takes_a_program_for_so_many(door: socket.socket, queues: KnownQueues) -> None:
-    many = {f"2001:db8:{number:x}::/64": 1 for number in range(2 * QUEUED_PEERS_MAX)}
-    queues.sort(many)
-    assert len(program(dict(list(many.items())[:QUEUED_PEERS_MAX]))) // 8 <= BPF_STEPS_MAX
+def test_there_are_so_many_peers_in_a_program(door: socket.socket, queues: KnownQueues) -> None:
+    assert len(program({f"2001:db8:{number:x}::/64": 1 for number in range(QUEUED_PEERS_MAX)})) // 8 <= BPF_STEPS_MAX
+    host = senders(door)[0]
+    many = {f"10.0.{number // 256}.{number % 256}": 1 for number in range(QUEUED_PEERS_MAX - 1)}
+    queues.sort({**many, peer_of(host): 4})
+    assert queue_of(door, queues, host) == 4, "the last one"
+    queues.sort({**many, "192.0.2.1": 1, peer_of(host): 4})
+    assert queue_of(door, queues, host) == 0, "one too many"
 
 
 def test_as_many_are_sorted_as_the_kernel_has_room_for(

@@ -22,7 +22,7 @@ def served(fair: FairTurns[str], cost_ns: dict[str, int], turns_taken: int) -> C
     """How long the server worked for each peer, whose connections come again at once."""
     worked = Counter[str]()
     for _ in range(turns_taken):
-        fair.begin(0)
+        fair.begin(TURN_NS)
         while (peer := fair.next()) is not None:
             fair.spend(peer, cost_ns[peer])
             worked[peer] += cost_ns[peer]
@@ -101,7 +101,7 @@ def test_the_first_requests_of_a_newcomer_do_not_wait_for_a_crowd() -> None:
         fair.wait(peer, peer)
     served(fair, dict.fromkeys(crowd, ALWAYS_NS), 240 * (NEWCOMER_NS // TURN_NS + 1))
     for _ in range(NEWCOMER_NS // TURN_NS):
-        fair.begin(0)
+        fair.begin(TURN_NS)
         fair.wait("newcomer", "newcomer")
         assert fair.next() == "newcomer"
         fair.spend("newcomer", TURN_NS)
@@ -111,17 +111,39 @@ def test_the_first_requests_of_a_newcomer_do_not_wait_for_a_crowd() -> None:
     assert fair.next() != "newcomer"
 
 
+def test_all_newcomers_together_go_before_others_for_half_of_the_time() -> None:
+    fair = FairTurns[str]()
+    costs = dict.fromkeys(PEERS, ALWAYS_NS)
+    for peer in PEERS:
+        fair.wait(peer, peer)
+    served(fair, costs, 4 * (NEWCOMER_NS // TURN_NS + 1))
+    first = later = 0
+    for number in range(200):
+        fair.begin(TURN_NS)
+        peer = f"newcomer {number}"
+        for _ in range(3):  # who has no credit has one piece before others
+            fair.wait(peer, peer)
+            if fair.next() == peer:
+                fair.spend(peer, TURN_NS // 3)
+                first += 1
+            else:
+                later += 1
+    assert later > 60, "third pieces, once half of the time has been used so"
+    assert first > 300
+
+
 def test_peers_without_end_are_forgotten_but_for_those_that_have_used_most() -> None:
     fair = FairTurns[str]()
-    for one in ("a", "b"):
+    for one in ("a", "b", "c"):
         fair.spend(one, TURN_NS)
+    fair.wait("c", "c")  # so time does not settle what they have used
     for number in range(10 * PEERS_REMEMBERED):
-        fair.begin(0)
+        fair.begin(TURN_NS)
         fair.spend(f"stranger {number}", ALWAYS_NS)
         assert len(fair) <= 2 * PEERS_REMEMBERED + 1
     for one in ("a", "newcomer", "b"):
         fair.wait(one, one)
-    assert fair.next() == "newcomer"
+    assert fair.next() == "newcomer", "as one that was forgotten"
 
 
 def test_time_in_which_nobody_waits_settles_debts() -> None:
