@@ -22,7 +22,7 @@ from leasehold.core.access.peers_of_names import PeersOfNames
 from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX, QUEUED_PEERS_MAX
 
 
-class Standing(Enum):
+class PeerStanding(Enum):
     """What the certificate of a connection is worth."""
 
     NONE = auto()

@@ -32,7 +32,7 @@ from leasehold.errors import BadCertificate, Forbidden
 from leasehold.limits.certificates import CALLERS_CACHED_MAX
 from leasehold.wire.addresses import next_port
 from leasehold.wire.http2.tls_end import server_context
-from leasehold.wire.known_peers import Standing
+from leasehold.wire.known_peers import PeerStanding
 
 log = logging.getLogger(__name__)
 
@@ -213,19 +213,19 @@ class CallerNames:
             return self._nobody
         return _certified(bytes(uris[0]), bytes(pems[0]), self._authority) or self._nobody
 
-    def standings(self, check_counts: Callable[[Caller | None], None]) -> Callable[[Mapping[str, Any]], Standing]:
+    def standings(self, check_counts: Callable[[Caller | None], None]) -> Callable[[Mapping[str, Any]], PeerStanding]:
         """What tells the standing of a connection. `check_counts` raises `Forbidden` for a certificate that counts no
         more."""
 
-        def standing(facts: Mapping[str, Any]) -> Standing:
+        def standing(facts: Mapping[str, Any]) -> PeerStanding:
             caller = self.caller(facts)
             if caller is None or not caller.serial:
-                return Standing.NONE
+                return PeerStanding.NONE
             try:
                 check_counts(caller)
             except Forbidden:
-                return Standing.NONE
-            return Standing.MEMBER if caller.is_member else Standing.CLIENT
+                return PeerStanding.NONE
+            return PeerStanding.MEMBER if caller.is_member else PeerStanding.CLIENT
 
         return standing
 

@@ -24,7 +24,7 @@ from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.shared_time import SharesTime
 from leasehold.wire.http2.streams import CallBegun, CallStream, Event, PieceCame
 from leasehold.wire.http2.tls_end import RECORD_BYTES, TlsEnd
-from leasehold.wire.known_peers import Standing
+from leasehold.wire.known_peers import PeerStanding
 from leasehold.wire.peers import connection_name, peer_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         self._is_paused = self._will_flush = False
         self._paused_ns = 0  # since when it is, if it is
         self._closing_ns: int | None = None
-        self._standing = Standing.NONE
+        self._standing = PeerStanding.NONE
         self._is_cast_out = False
         """Whether the certificate that it has shown counts no more."""
         self._shake_bytes = HANDSHAKE_BYTES_MAX
@@ -182,7 +182,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             raise ssl.SSLError("a handshake over its bound")
         if is_done:
             self._standing = self.server.standing(self.auth_context)
-            self.is_of_member = self._standing is Standing.MEMBER
+            self.is_of_member = self._standing is PeerStanding.MEMBER
             if self.is_of_member:
                 self.server.found_member(self)
             tls.came(rest)
@@ -333,7 +333,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def _cast_out(self) -> None:
         """It begins no call any more. Those under way hear from their handlers why they are refused, if they hurry."""
-        self._is_cast_out, self._standing = True, Standing.NONE
+        self._is_cast_out, self._standing = True, PeerStanding.NONE
         self.leave()
         if self.is_of_member:
             self.is_of_member = False
@@ -357,7 +357,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             return
         if self._is_cast_out:
             self._end_silent_calls()
-        if self._standing is not Standing.NONE and self.server.standing(self.auth_context) is Standing.NONE:
+        if self._standing is not PeerStanding.NONE and self.server.standing(self.auth_context) is PeerStanding.NONE:
             self._cast_out()
             return
         if self.is_waiting:

@@ -20,7 +20,7 @@ from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.known_queues import KnownQueues
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
-from leasehold.wire.known_peers import KnownPeers, Standing
+from leasehold.wire.known_peers import KnownPeers, PeerStanding
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
@@ -52,7 +52,7 @@ class DoorServer:
         connections_max: int,
         connections_per_peer_max: int | None = None,
         on_fault: Callable[[BaseException], None],
-        standing: Callable[[AuthContext], Standing] = lambda _: Standing.NONE,
+        standing: Callable[[AuthContext], PeerStanding] = lambda _: PeerStanding.NONE,
         kept_header: bytes = b"",
         quiet_ns: int = KEEPALIVE_INTERVAL_NS,
         answer_ns: int = KEEPALIVE_TIMEOUT_NS,

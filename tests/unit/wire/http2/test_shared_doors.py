@@ -23,7 +23,7 @@ from leasehold.wire.http2.grpc_messages import prefixed
 from leasehold.wire.http2.headers import header_block
 from leasehold.wire.http2.shared_time import SharesTime
 from leasehold.wire.http2.tls_end import server_context
-from leasehold.wire.known_peers import Standing
+from leasehold.wire.known_peers import PeerStanding
 
 
 @pytest.mark.parametrize("bound", ["connections_max", "connections_per_peer_max"])
@@ -182,7 +182,7 @@ async def test_members_take_no_place_from_others(tmp_path: Path) -> None:
     async with serving(Handlers(), context=server_context(tls.chain, tls.key, None), connections_max=1) as (server, at):
         host, _, port = at.rpartition(":")
         opened: list[asyncio.StreamWriter] = []
-        for standing in (Standing.MEMBER, Standing.NONE):
+        for standing in (PeerStanding.MEMBER, PeerStanding.NONE):
             server.standing = lambda _, found=standing: found  # type: ignore[misc]
             reader, writer = await asyncio.open_connection(host, int(port), ssl=there)
             opened.append(writer)
