@@ -1,13 +1,12 @@
 """Breaks of the checks of a certificate: of the own one when a process starts, and of a caller's at the door."""
 
+from tests.mutants.certificates import CALLERS, TLS
 from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 UNSEEN = "a random cluster has no certificates"
 BUNDLES = "tests/unit/certificates/test_bundle_checks.py"
-CALLERS = "tests/unit/core/access/test_callers.py"
 KNOWN = "tests/unit/wire/test_who_is_known.py"
-TLS = "tests/unit/wire/test_tls.py"
 
 
 def _refused(name: str, rule: str, edit: Edit, hunter: str = BUNDLES) -> Mutant:
@@ -74,7 +73,7 @@ MUTANTS = (
     ),
     _refused(
         "a members' door that asks for no certificate",
-        "whoever comes to the members' door shows a certificate",
+        "a connection to the members' door needs a certificate",
         Edit("server_context", "context.verify_mode = ssl.CERT_REQUIRED", ""),
         TLS,
     ),

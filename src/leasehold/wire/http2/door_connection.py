@@ -46,6 +46,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         super().__init__(server, peer_of(host))
         self.server = server
         self.door = door
+        """Its number."""
         self.limits = server.limits
         self.http: ServerEnd
         self.accepted = accepted
@@ -58,7 +59,6 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         self._is_paused = self._will_flush = False
         self._paused_ns = 0  # since when it is, if it is
         self._closing_ns: int | None = None
-        self._standing = PeerStanding.NONE
         self._is_cast_out = False
         """Whether the certificate that it has shown counts no more."""
         self._shake_bytes = HANDSHAKE_BYTES_MAX
@@ -79,6 +79,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         return self._transport.is_closing()
 
     # What the loop calls.
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._is_made = True
@@ -181,8 +182,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         if not is_done and rest:
             raise ssl.SSLError("a handshake over its bound")
         if is_done:
-            self._standing = self.server.standing(self.auth_context)
-            self.is_of_member = self._standing is PeerStanding.MEMBER
+            self.standing = self.server.standing(self.auth_context)
             if self.is_of_member:
                 self.server.found_member(self)
             tls.came(rest)
@@ -333,10 +333,10 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def _cast_out(self) -> None:
         """It begins no call any more. Those under way hear from their handlers why they are refused, if they hurry."""
-        self._is_cast_out, self._standing = True, PeerStanding.NONE
+        was_member = self.is_of_member
+        self._is_cast_out, self.standing = True, PeerStanding.NONE
         self.leave()
-        if self.is_of_member:
-            self.is_of_member = False
+        if was_member:
             self.server.lost_member(self)
 
     def _end_silent_calls(self) -> None:
@@ -357,7 +357,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             return
         if self._is_cast_out:
             self._end_silent_calls()
-        if self._standing is not PeerStanding.NONE and self.server.standing(self.auth_context) is PeerStanding.NONE:
+        if self.standing is not PeerStanding.NONE and self.server.standing(self.auth_context) is PeerStanding.NONE:
             self._cast_out()
             return
         if self.is_waiting:

@@ -13,6 +13,7 @@ from leasehold.limits.http2 import (
     WAITING_BYTES_MAX,
 )
 from leasehold.wire.http2.turns import FairTurns
+from leasehold.wire.known_peers import PeerStanding
 
 
 class TakesTurns(Protocol):
@@ -33,8 +34,7 @@ class SharesTime:
         self._time = server
         self.sharer = sharer
         """With whom it shares its part of the server's time: all connections of an address."""
-        self.is_of_member = False
-        """Whether what comes waits for no others."""
+        self.standing = PeerStanding.NONE
         self.begun_now = 0
         """Calls that have begun with what is looked at now."""
         self._receive_bytes = RECEIVE_BYTES_MIN
@@ -52,6 +52,11 @@ class SharesTime:
 
     @abstractmethod
     def has_ended(self) -> bool: ...
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether what comes waits for no others."""
+        return self.standing is PeerStanding.MEMBER
 
     @property
     def is_waiting(self) -> bool:

@@ -85,7 +85,8 @@ async def test_a_member_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
         writer.write(frame(DATA, 0, 1, message))
         assert await reader.readuntil(b"first")
         [member] = server._connections
-        member.is_of_member = True
+        member.standing = PeerStanding.MEMBER
+        server.standing = lambda _: PeerStanding.MEMBER  # asked at each look
         async with connected(address) as (other, stranger):
             stranger.write(OPEN)
             assert await other.read(1)
