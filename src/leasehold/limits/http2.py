@@ -67,6 +67,10 @@ ACCEPTED_AT_ONCE: Final = 64
 """Connections of a queue that are accepted before the loop does something else."""
 LISTEN_BACKLOG: Final = 4_096
 """Connections that wait to be accepted at a door, in each queue."""
+HASTY_CONNECTIONS: Final = 64
+"""Connections of a known peer that come to nothing: then it waits with strangers. One is forgiven each second."""
+HASTY_CONNECTIONS_MAX: Final = 4 * HASTY_CONNECTIONS
+"""So many are counted, so that a peer waits with strangers for some four minutes at most after the last one."""
 KNOWN_QUEUES: Final = 8
 """Queues of a door for known peers: one for members, the others for users."""
 QUEUED_PEERS_MAX: Final = 800

@@ -20,6 +20,7 @@ from zlib import crc32
 
 from leasehold.core.access.peers_of_names import PeersOfNames
 from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX, QUEUED_PEERS_MAX
+from leasehold.wire.hasty_peers import HastyPeers
 
 
 class PeerStanding(Enum):
@@ -41,8 +42,9 @@ class KnownPeers:
         self._users = PeersOfNames[str]()
         self._weights: dict[str, int] = {}
         """Of the peers of users."""
+        self._hasty = HastyPeers()
         self.changes = 0
-        """How often these have become others."""
+        """How often `queues` has become another."""
 
     def __contains__(self, peer: str) -> bool:
         return peer in self._members or peer in self._weights
@@ -53,12 +55,12 @@ class KnownPeers:
 
     def queues(self) -> dict[str, int]:
         """By peer, in which of KNOWN_QUEUES its new connections wait (`wire/http2/known_queues.py`): members in one of
-        their own, and all peers of a user in the same one, so that a user takes no others from other users. There is
-        room for QUEUED_PEERS_MAX: for members half of it, if there are so many users. Those that are known since last
-        come first."""
+        their own, and all peers of a user in the same one, so that a user takes few from other users. Hasty ones wait
+        with strangers (`wire/hasty_peers.py`). There is room for QUEUED_PEERS_MAX: for members half of it, if there are
+        so many users. Those that are known since last come first."""
         with self._lock:
-            members = list(reversed(self._members))
-            users = {peer: self._users.first_name(peer) for peer in reversed(self._weights)}
+            members = [peer for peer in reversed(self._members) if peer not in self._hasty]
+            users = {peer: self._users.first_name(peer) for peer in reversed(self._weights) if peer not in self._hasty}
         half = QUEUED_PEERS_MAX // 2
         found = dict.fromkeys(members[:half], 1)
         for peer, name in users.items():
@@ -71,13 +73,25 @@ class KnownPeers:
             self._members[peer] = None
             self._members.move_to_end(peer)
             if len(self._members) > MEMBER_PEERS_MAX:
-                self._members.popitem(last=False)
+                self._forget(self._members.popitem(last=False)[0])
 
     def remove_member(self, peer: str) -> None:
         """No connection from there is a member's any more."""
         with self._lock:
             self.changes += peer in self._members
             self._members.pop(peer, None)
+            self._forget(peer)
+
+    def came_to_nothing(self, peer: str) -> None:
+        """A connection from there."""
+        with self._lock:
+            if peer in self:
+                self.changes += self._hasty.came_to_nothing(peer)
+
+    def rested(self, seconds: int) -> None:
+        """So much time has passed."""
+        with self._lock:
+            self.changes += self._hasty.rested(seconds)
 
     def add(self, peer: str, name: str) -> None:
         """Somebody of this name has come from this peer."""
@@ -90,3 +104,9 @@ class KnownPeers:
                     self._weights[one] = max(1, KNOWN_WEIGHT // fewest)
                 else:
                     del self._weights[one]
+                    self._forget(one)
+
+    def _forget(self, peer: str) -> None:
+        """Unless it is known still."""
+        if peer not in self:
+            self._hasty.forget(peer)

@@ -1,6 +1,6 @@
 """The addresses from which members and users have come."""
 
-from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
+from leasehold.limits.http2 import HASTY_CONNECTIONS, KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
 from leasehold.limits.people import PEERS_OF_NAME_MAX
 from leasehold.wire.known_peers import KnownPeers
 
@@ -67,3 +67,40 @@ def test_queues_are_sorted_anew_only_after_a_change() -> None:
         known.remove_member("b")
         counts.append(known.changes)
     assert counts == [0, 1, 1, 2, 2, 3, 3]
+
+
+def test_peers_whose_connections_come_to_nothing_wait_with_strangers() -> None:
+    known = KnownPeers()
+    known.add_member("member")
+    known.add("home", "user alice")
+    known.add("work", "user alice")
+    before = known.changes
+    for _ in range(HASTY_CONNECTIONS):
+        assert known.queues().keys() == {"member", "home", "work"}
+        for one in ("member", "home", "stranger"):
+            known.came_to_nothing(one)
+    assert known.queues().keys() == {"work"}
+    assert known.weight("home") == known.weight("work"), "it keeps its share"
+    assert known.changes == before + 2
+    known.add("home", "user bob")
+    known.rested(HASTY_CONNECTIONS - 1)
+    assert known.queues().keys() == {"work"}
+    changed = known.changes
+    known.rested(1)
+    assert known.queues().keys() == {"member", "home", "work"}
+    assert known.changes == changed + 1
+
+
+def test_only_known_peers_are_counted() -> None:
+    known = KnownPeers()
+    for _ in range(HASTY_CONNECTIONS):
+        known.came_to_nothing("home")
+    peers = [f"peer {number}" for number in range(PEERS_OF_NAME_MAX + 1)]
+    for peer in peers:
+        known.add(peer, "user alice")
+        for _ in range(HASTY_CONNECTIONS):
+            known.came_to_nothing(peer)
+    for peer in ("home", peers[0]):
+        known.add(peer, "user bob")
+        known.remove_member(peer)
+    assert known.queues().keys() == {"home", peers[0]}, "it was forgotten while it was not known"

@@ -7,18 +7,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from leasehold.limits.http2 import (
-    CONTROL_BYTES_MAX,
-    HANDSHAKE_BYTES_MAX,
-    SEND_AHEAD_BYTES,
-    STALLED_NS,
-)
+from leasehold.limits.http2 import CONTROL_BYTES_MAX, HANDSHAKE_BYTES_MAX, SEND_AHEAD_BYTES, STALLED_NS
 from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2.calls import IncomingCall
 from leasehold.wire.http2.frames import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS, ConnectionFailed
 from leasehold.wire.http2.grpc_messages import COPIED_BYTES_MAX, KIND
-from leasehold.wire.http2.listening import is_reset
+from leasehold.wire.http2.listening import has_gone
 from leasehold.wire.http2.patience import PeerPatience, PeerVerdict
 from leasehold.wire.http2.server_end import ServerEnd
 from leasehold.wire.http2.shared_time import SharesTime
@@ -110,32 +105,29 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Its turn has come."""
-        if not self._is_given:
-            self.give()
         unread = self.taken_up()
-        if unread is None or self._transport.is_closing():
+        if self._is_made and self._transport.is_closing():
             return
-        if is_reset(self.accepted):
+        began_ns = self.server.now_ns()
+        if has_gone(self.accepted):
             self.abort()
-        else:
+            self.spend(self.server.now_ns() - began_ns)
+        elif not self._is_given:
+            self.give()
+        elif unread is not None:
             self._patience.heard(self.server.now_ns())
             self.look_at(memoryview(unread))
             if not self.is_waiting:
                 self._transport.resume_reading()
 
     def give(self) -> None:
-        """To the loop, unless its peer has gone: until then it costs little."""
-        if self._closing_ns is not None:
-            return
+        """To the loop: until then it costs little."""
         began_ns = self.server.now_ns()
         try:
-            if is_reset(self.accepted):
-                self.abort()
-            else:
-                self.http = ServerEnd(self.limits)
-                self._tls = None if self._context is None else TlsEnd(self._context)
-                self._is_given = True
-                self.server.make(self)
+            self.http = ServerEnd(self.limits)
+            self._tls = None if self._context is None else TlsEnd(self._context)
+            self._is_given = True
+            self.server.make(self)
         except Exception as fault:  # noqa: BLE001 as in `take`
             self.server.on_fault(fault)
             self.abort()
@@ -369,7 +361,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         self._rested_ns = now_ns
         verdict = self._patience.look(
             now_ns,
-            is_open=self._tls is None or self._tls.is_open,
+            is_open=self.has_begun,
             has_acknowledged=self.http.has_acknowledged,
             calls=len(self.http.streams),
             begun=self.http.begun,
@@ -389,6 +381,11 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
                 self.flush()
             case PeerVerdict.GOES_ON:
                 pass
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether TLS is done, if it has that."""
+        return self._is_given and (self._tls is None or self._tls.is_open)
 
     @cached_property
     def peer(self) -> str:

@@ -18,9 +18,11 @@ from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
 from leasehold.wire.http2.known_queues import KnownQueues
+from leasehold.wire.http2.listening import has_gone
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.http2.turns import FairTurns
 from leasehold.wire.known_peers import KnownPeers, PeerStanding
+from leasehold.wire.peers import peer_of
 
 CallHandler: TypeAlias = Callable[[IncomingCall], Coroutine[Any, Any, bytes | None]]
 """Answers the only or the last message of a call, if there is one."""
@@ -140,10 +142,20 @@ class DoorServer:
                 self._rest()
                 return
             accepted.setblocking(False)
+            if has_gone(accepted):
+                accepted.close()
+                self._came_to_nothing(peer_of(name[0]), began_ns)
+                continue
             with contextlib.suppress(OSError):
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             context = None if door.context is None else door.context()
             self._add(DoorConnection(self, door.number, context, accepted, *name[:2]), began_ns)
+
+    def _came_to_nothing(self, peer: str, began_ns: int) -> None:
+        """A connection from there, at which the server has looked since then."""
+        self.known.came_to_nothing(peer)
+        self.turns.spend(peer, self.now_ns() - began_ns)
+        self.turn_soon()
 
     def _add(self, one: DoorConnection, began_ns: int) -> None:
         self._connections.add(one)
@@ -233,7 +245,7 @@ class DoorServer:
     def _look(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_NS / SECOND_NS, self._look)
         now_ns = self.now_ns()
-        if self._sorted_at != self.known.changes and now_ns - self._sorted_ns >= SECOND_NS:
+        if now_ns - self._sorted_ns >= SECOND_NS:
             self._sort(now_ns)
         if self._is_resting:
             self._listen()
@@ -249,7 +261,11 @@ class DoorServer:
 
     def _sort(self, now_ns: int) -> None:
         """New connections of known peers wait in queues of their own."""
-        self._sorted_at, self._sorted_ns = self.known.changes, now_ns
+        self.known.rested((now_ns - self._sorted_ns) // SECOND_NS)
+        self._sorted_ns = now_ns
+        if self._sorted_at == self.known.changes:
+            return
+        self._sorted_at = self.known.changes
         of_peer = self.known.queues()
         for one in self._queues:
             one.sort(of_peer)
@@ -271,6 +287,8 @@ class DoorServer:
         if connection in self._connections:
             self._connections.remove(connection)
             self.turns.forget(connection.sharer, connection)
+            if not connection.has_begun:
+                self.known.came_to_nothing(connection.sharer)
             self._room.leave(connection.door, connection.sharer, connection)
             if not self._connections:
                 self._has_none.set()

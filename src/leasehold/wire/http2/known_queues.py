@@ -11,6 +11,8 @@ it goes (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)).
 | 1 | members |
 | 2 to KNOWN_QUEUES | users, all addresses of a user to the same one |
 
+Known peers that connect for nothing come where strangers come (`wire/hasty_peers.py`).
+
 Other programs of the same user that ask for it (SO_REUSEPORT) can listen at such a door too; they get no connection.
 """
 

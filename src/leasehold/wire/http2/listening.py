@@ -8,7 +8,9 @@ from leasehold.limits.http2 import LISTEN_BACKLOG
 from leasehold.wire.addresses import anywhere, host_port, loopback, not_bound, two_held
 
 _TCP_CLOSE: Final = 7
-"""A state of linux/tcp_states.h, which is the first byte of TCP_INFO."""
+_TCP_CLOSE_WAIT: Final = 8
+"""States of linux/tcp_states.h: the peer has reset the connection, or sends nothing more. The first byte of TCP_INFO
+tells it."""
 
 
 def listen_at_doors(address: str, *, with_tls: bool) -> tuple[str, list[socket.socket]]:
@@ -33,9 +35,9 @@ def listen_at_doors(address: str, *, with_tls: bool) -> tuple[str, list[socket.s
     return host_port(host, found), sockets
 
 
-def is_reset(accepted: socket.socket) -> bool:
-    """Whether the peer has reset the connection. The loop does not see that while it reads nothing."""
-    return accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+def has_gone(accepted: socket.socket) -> bool:
+    """Whether the peer has ended the connection. The loop does not see that while it reads nothing."""
+    return accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (_TCP_CLOSE, _TCP_CLOSE_WAIT)
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -15,7 +15,7 @@ from tests.certificate_words import issued, of_process
 from tests.unit.wire.http2.frames_read import frames_in
 from tests.unit.wire.http2.served_calls import BLOCK, OPEN, YES, Handlers, connected, serving, until_closed
 
-from leasehold.limits.http2 import RECEIVE_BYTES, RECEIVE_BYTES_MIN, WAITING_BYTES_MAX
+from leasehold.limits.http2 import HASTY_CONNECTIONS, RECEIVE_BYTES, RECEIVE_BYTES_MIN, WAITING_BYTES_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2 import server_end, shared_time
 from leasehold.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, PING, frame
@@ -24,6 +24,14 @@ from leasehold.wire.http2.headers import header_block
 from leasehold.wire.http2.shared_time import SharesTime
 from leasehold.wire.http2.tls_end import server_context
 from leasehold.wire.known_peers import PeerStanding
+
+
+def client_context() -> ssl.SSLContext:
+    """It takes any server for the right one."""
+    made = ssl.create_default_context()
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    made.set_alpn_protocols(["h2"])
+    return made
 
 
 @pytest.mark.parametrize("bound", ["connections_max", "connections_per_peer_max"])
@@ -175,11 +183,53 @@ async def test_a_known_peer_is_accepted_where_strangers_keep_the_queue_full() ->
             assert await reader.read(1)
 
 
+@pytest.mark.parametrize("sent", [None, b"", b"no handshake"], ids=["reset", "closed", "no handshake"])
+async def test_a_known_peer_that_connects_for_nothing_waits_with_strangers(tmp_path: Path, sent: bytes | None) -> None:
+    tls = of_process(issued(tmp_path / "ours") / "coordinator")
+    context = server_context(tls.chain, tls.key, None)
+    async with serving(Handlers(), context=context) as (server, address), asyncio.timeout(60):
+        host, _, port = address.rpartition(":")
+        server.known.add_member(host)
+        assert set(server.known.queues()) == {host}
+        while server.known.queues():
+            if sent:
+                async with connected(address) as (reader, writer):
+                    writer.write(sent)
+                    await until_closed(reader)
+                continue
+            with socket.create_connection((host, int(port))) as one:
+                if sent is None:
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await asyncio.sleep(0)
+        while server._sorted_at != server.known.changes:  # noqa: ASYNC110 nobody tells of it
+            await asyncio.sleep(0.01)
+        for door in server._doors:
+            if door.number == 0 and door is not server._doors[0]:
+                asyncio.get_running_loop().remove_reader(door.listening)
+        there = client_context()
+        _, writer = await asyncio.open_connection(host, int(port), ssl=there)
+        writer.close()
+
+
+async def test_connections_that_say_something_are_not_for_nothing(tmp_path: Path) -> None:
+    tls = of_process(issued(tmp_path / "ours") / "coordinator")
+    context = server_context(tls.chain, tls.key, None)
+    there = client_context()
+    async with serving(Handlers(), context=context) as (server, address):
+        host, _, port = address.rpartition(":")
+        server.known.add_member(host)
+        for _ in range(HASTY_CONNECTIONS + 1):
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=there)
+            writer.write(OPEN)
+            assert await reader.readexactly(9)
+            writer.close()
+            await writer.wait_closed()
+        assert set(server.known.queues()) == {host}
+
+
 async def test_members_take_no_place_from_others(tmp_path: Path) -> None:
     tls = of_process(issued(tmp_path / "ours") / "coordinator")
-    there = ssl.create_default_context()
-    there.check_hostname, there.verify_mode = False, ssl.CERT_NONE
-    there.set_alpn_protocols(["h2"])
+    there = client_context()
     async with serving(Handlers(), context=server_context(tls.chain, tls.key, None), connections_max=1) as (server, at):
         host, _, port = at.rpartition(":")
         opened: list[asyncio.StreamWriter] = []
@@ -209,9 +259,7 @@ async def test_a_record_with_many_calls_is_looked_at_in_parts(tmp_path: Path, mo
     monkeypatch.setattr(SharesTime, "_look_at_piece", counted)
     monkeypatch.setattr(server_end, "CALLS_AT_ONCE", 4)
     monkeypatch.setattr(shared_time, "CALL_NS", SECOND_NS)  # so a turn is over once a call has begun
-    there = ssl.create_default_context()
-    there.check_hostname, there.verify_mode = False, ssl.CERT_NONE
-    there.set_alpn_protocols(["h2"])
+    there = client_context()
     block = BLOCK + header_block([(b"more", b"x" * 100)])
     calls = b"".join(frame(HEADERS, END_HEADERS | END_STREAM, number, block) for number in range(1, 16, 2))
     async with serving(Handlers(), context=server_context(tls.chain, tls.key, None)) as (_, address):
