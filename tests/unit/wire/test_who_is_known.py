@@ -16,6 +16,7 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, LeaseholdError, Unreachable
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.flight import CALLER_HEADER
+from leasehold.wire.known_peers import PeerStanding
 from leasehold.wire.ports import WHO_ASKS, Duplex
 from leasehold.wire.rpc import GrpcServer, serve
 from leasehold.wire.rpc_client import GrpcTransport
@@ -97,6 +98,15 @@ async def test_connections_end_on_which_a_certificate_was_shown_that_counts_no_m
         # Whoever comes with it now is a stranger, and hears from the service why it is refused.
         await second.call(WhoAreYou(), timeout_ns=TIMEOUT_NS)
         assert HERE not in server.known
+        # The connection is worth what its certificate is worth, and that may count again.
+        [connection] = server._server._connections
+        counting.append("all")
+        async with asyncio.timeout(30):
+            while connection.standing is PeerStanding.NONE:  # noqa: ASYNC110 nobody tells of it
+                await asyncio.sleep(0.01)
+        assert (HERE in server.known) == (holder != "ann")
+        await second.call(WhoAreYou(), timeout_ns=TIMEOUT_NS)
+        assert set(server._server._connections) == {connection}, "it was not ended"
     finally:
         await first.close()
         await second.close()

@@ -174,9 +174,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         if not is_done and rest:
             raise ssl.SSLError("a handshake over its bound")
         if is_done:
-            self.standing = self.server.standing(self.auth_context)
-            if self.is_of_member:
-                self.server.found_member(self)
+            self._judge()
             tls.came(rest)
             self.flush()
         return is_done
@@ -323,12 +321,18 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             self.accepted.close()
             self.server.remove(self)
 
-    def _cast_out(self) -> None:
-        """It begins no call any more. Those under way hear from their handlers why they are refused, if they hurry."""
-        was_member = self.is_of_member
-        self._is_cast_out, self.standing = True, PeerStanding.NONE
-        self.leave()
-        if was_member:
+    def _judge(self) -> None:
+        """What its certificate is worth now. If that has become nothing, it begins no call any more; those under way
+        hear from their handlers why they are refused, if they hurry."""
+        before, self.standing = self.standing, self.server.standing(self.auth_context)
+        if self.standing is before:
+            return
+        if self.standing is PeerStanding.NONE:
+            self._is_cast_out = True
+            self.leave()
+        if self.is_of_member:
+            self.server.found_member(self)
+        elif before is PeerStanding.MEMBER:
             self.server.lost_member(self)
 
     def _end_silent_calls(self) -> None:
@@ -349,9 +353,8 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
             return
         if self._is_cast_out:
             self._end_silent_calls()
-        if self.standing is not PeerStanding.NONE and self.server.standing(self.auth_context) is PeerStanding.NONE:
-            self._cast_out()
-            return
+        elif self.has_begun:
+            self._judge()
         if self.is_waiting:
             return  # it has said something, and waits for its turn
         if self._is_paused and now_ns - self._paused_ns > STALLED_NS:
