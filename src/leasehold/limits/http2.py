@@ -42,29 +42,30 @@ CALL_NS: Final = 3 * MILLISECOND_NS // 10
 """What a call counts when it begins, for what it takes later."""
 DEBT_NS_MAX: Final = 50 * MILLISECOND_NS
 """How much more than others a peer may have taken, as far as that is remembered."""
-PEERS_REMEMBERED: Final = 1_024
-"""Peers of which a server remembers what they have used of its time, and at most twice as many: those that have used
-most."""
+SHARERS_REMEMBERED: Final = 1_024
+"""Users and other peers of which a server remembers what they have used of its time, and at most twice as many: those
+that have used most."""
 KNOWN_WEIGHT: Final = 64
-"""How much more of a server's time than a stranger a known peer may have while both want more."""
+"""How much more of a server's time than a stranger a user or a member may have while both want more."""
 NEWCOMER_NS: Final = 20 * MILLISECOND_NS
-"""What a stranger that has asked for nothing of late may use before other strangers have their turns: a connection with
-TLS and a login take less."""
-NEWCOMERS_NS: Final = 10 * NEWCOMER_NS
+"""What a stranger that has asked for nothing of late may use before others have their turns: a connection with TLS and
+a login take less."""
+NEWCOMERS_NS: Final = 50 * MILLISECOND_NS
 """What all newcomers together may use so at once; half of the time that passes comes back."""
 STRANGERS_LATER_NS: Final = TURN_NS // 10
 """A stranger comes so much after what has been used of the shares. So known peers go first that have not used more of
 theirs, and each piece of a stranger waits for at most so much of their shares."""
 MEMBER_PEERS_MAX: Final = 2_048
 """Addresses of members that are known: twice as many as a cluster may have nodes."""
-CONNECTIONS_OF_KNOWN_MIN: Final = 32
-"""Connections that a known peer may keep at a door that others want to enter."""
+STRANGERS_PART: Final = 8
+"""One of so many places is for strangers, where known peers want all: of connections at a door, and of calls."""
 STALLED_NS: Final = 60 * SECOND_NS
 """A connection is ended whose peer takes no bytes of TCP for so long."""
 SWEEP_NS: Final = 250 * MILLISECOND_NS
 """How often a server looks which of its connections are late."""
-ACCEPTED_AT_ONCE: Final = 64
-"""Connections of a queue that are accepted before the loop does something else."""
+ACCEPT_NS: Final = 2 * MILLISECOND_NS
+"""How long connections of a queue are accepted before the loop does something else: some 200 that have gone already, or
+30 others."""
 LISTEN_BACKLOG: Final = 4_096
 """Connections that wait to be accepted at a door, in each queue."""
 HASTY_CONNECTIONS: Final = 64

@@ -1,15 +1,44 @@
-"""A call to a coordinator, counted among those of its peer until its answer has gone.
+"""Calls to a coordinator, counted until their answers have gone.
 
 The server keeps an answer until its client has taken it, and a client can leave the window of a call at 0, for as long
 as it likes. A call that is refused ends with a status: that needs no window, so nothing of it stays.
 """
 
-from typing import Any, Self
+import sys
+from collections.abc import Container
+from typing import Any
 
 import grpc
 
-from leasehold.wire.peer_calls import CallsPerPeer
+from leasehold.limits.requests import CALLS_MAX, CALLS_PER_PEER_MAX
+from leasehold.wire.http2.fair_room import FairRoom
 from leasehold.wire.untaken_answers import UntakenAnswers
+
+
+class CountedCalls:
+    """Of one server, to which these peers are `known`. Of each peer CALLS_PER_PEER_MAX are under way at most, and
+    `calls_max` of all that are no members: then a peer gives way (`wire/http2/fair_room.py`). Without TLS all peers are
+    on this machine, and nothing is counted."""
+
+    def __init__(
+        self, answers: UntakenAnswers, known: Container[str], *, are_counted: bool, calls_max: int = CALLS_MAX
+    ) -> None:
+        self._answers = answers
+        self._are_counted = are_counted
+        self._others = FairRoom[Any](per_peer_max=CALLS_PER_PEER_MAX, places=calls_max, known=known)
+        self._members = FairRoom[Any](per_peer_max=CALLS_PER_PEER_MAX, places=sys.maxsize)
+
+    async def begin(self, call: Any, peer: str, *, is_member: bool) -> "CountedCall":
+        """Ends the call, by a status, if there is no room for it."""
+        if self._are_counted:
+            room = self._members if is_member else self._others
+            gives_way = room.enter(peer, call)
+            if gives_way is call:
+                await _refuse(call, "too many calls are under way, from this address or in all")
+            if gives_way is not None:
+                gives_way.cut_off()
+            call.add_done_callback(lambda _: room.leave(peer, call))
+        return CountedCall(call, self._answers, peer)
 
 
 class CountedCall:
@@ -20,15 +49,6 @@ class CountedCall:
         self._answers = answers
         self._peer = peer
         self._connection: str = context.peer()
-
-    @classmethod
-    async def begin(cls, context: Any, peer: str, peers: CallsPerPeer, answers: UntakenAnswers) -> Self:
-        """Ends the call, by a status, if too many of its peer are under way."""
-        if not peers.begin(peer):
-            await _refuse(context, "too many calls from this address are under way")
-
-        context.add_done_callback(lambda _: peers.end(peer))
-        return cls(context, answers, peer)
 
     async def holding(self, answer: bytes) -> bytes:
         """The only answer of the call, counted until it has gone. Ends the call if there is no room."""

@@ -1,7 +1,7 @@
 """The addresses from which members and users have come, as they have shown this server.
 
 When strangers flood a server, they take its time and its connections from each other (`wire/http2/turns.py`,
-`wire/http2/connection_room.py`), and little from these addresses.
+`wire/http2/fair_room.py`), and little from these addresses.
 
 | who | shown by |
 | --- | --- |
@@ -9,8 +9,9 @@ When strangers flood a server, they take its time and its connections from each 
 | a user | a password, a token, or a request with a login |
 | a client of a cluster without users | a request with a certificate that counts |
 
-A known peer has KNOWN_WEIGHT times a stranger's share of the server's time. A user has that once, divided by the
-addresses from which the user comes, of which the newest are known (`core/access/peers_of_names.py`).
+A member's address has KNOWN_WEIGHT times a stranger's share of the server's time, and so has a user, with all addresses
+from which the user comes together. Of these the newest are known (`core/access/peers_of_names.py`). Where several users
+come from one address, it shares as the user with the fewest addresses.
 """
 
 import threading
@@ -40,18 +41,22 @@ class KnownPeers:
         self._lock = threading.Lock()
         self._members: OrderedDict[str, None] = OrderedDict()
         self._users = PeersOfNames[str]()
-        self._weights: dict[str, int] = {}
-        """Of the peers of users."""
+        self._user_of: dict[str, str] = {}
+        """By peer: as whom it shares."""
         self._hasty = HastyPeers()
         self.changes = 0
         """How often `queues` has become another."""
 
     def __contains__(self, peer: str) -> bool:
-        return peer in self._members or peer in self._weights
+        return peer in self._members or peer in self._user_of
 
-    def weight(self, peer: str) -> int:
-        """How many times a stranger's share this peer has; 1 for a stranger."""
-        return KNOWN_WEIGHT if peer in self._members else self._weights.get(peer, 1)
+    def sharer(self, peer: str) -> str:
+        """As whom the peer shares: as its user, or alone, under its own name."""
+        return peer if peer in self._members else self._user_of.get(peer, peer)
+
+    def weight(self, sharer: str) -> int:
+        """How many times a stranger's share this one has; 1 for a stranger."""
+        return KNOWN_WEIGHT if sharer in self._members or sharer in self._users else 1
 
     def queues(self) -> dict[str, int]:
         """By peer, in which of KNOWN_QUEUES its new connections wait (`wire/http2/known_queues.py`): members in one of
@@ -60,7 +65,7 @@ class KnownPeers:
         so many users. Those that are known since last come first."""
         with self._lock:
             members = [peer for peer in reversed(self._members) if peer not in self._hasty]
-            users = {peer: self._users.first_name(peer) for peer in reversed(self._weights) if peer not in self._hasty}
+            users = {peer: name for peer, name in reversed(self._user_of.items()) if peer not in self._hasty}
         half = QUEUED_PEERS_MAX // 2
         found = dict.fromkeys(members[:half], 1)
         for peer, name in users.items():
@@ -99,11 +104,11 @@ class KnownPeers:
             changed = self._users.add(name, peer)
             self.changes += bool(changed)
             for one in changed:
-                fewest = self._users.fewest(one)
-                if fewest:
-                    self._weights[one] = max(1, KNOWN_WEIGHT // fewest)
+                user = self._users.name_of(one)
+                if user is not None:
+                    self._user_of[one] = user
                 else:
-                    del self._weights[one]
+                    del self._user_of[one]
                     self._forget(one)
 
     def _forget(self, peer: str) -> None:

@@ -42,7 +42,7 @@ from leasehold.limits.sessions import (
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
-from leasehold.wire.counted_calls import CountedCall
+from leasehold.wire.counted_calls import CountedCall, CountedCalls
 from leasehold.wire.doors import open_doors
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import from_failure, plainly, to_failure
@@ -50,7 +50,6 @@ from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall
 from leasehold.wire.http2.door_server import CallHandler, DoorServer
 from leasehold.wire.http2.streams import Http2Limits
 from leasehold.wire.known_peers import KnownPeers
-from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.peers import calling_peer
 from leasehold.wire.ports import CALLER, PEER, WHO_ASKS, Service
 from leasehold.wire.requests import Reading, RequestReader
@@ -165,9 +164,7 @@ class Handlers:
         self._on_fault = on_fault
         self._callers = callers
 
-    def methods(
-        self, requests: RequestReader, peers: CallsPerPeer, answers: UntakenAnswers
-    ) -> "tuple[dict[str, CallHandler], CallHandler]":
+    def methods(self, requests: RequestReader, counted: CountedCalls) -> "tuple[dict[str, CallHandler], CallHandler]":
         """For a server: by path, and for all other paths."""
 
         def comes(call: IncomingCall) -> None:
@@ -178,15 +175,16 @@ class Handlers:
 
         async def begun(call: IncomingCall) -> CountedCall:
             comes(call)
-            return await CountedCall.begin(call, PEER.get(), peers, answers)
+            caller = CALLER.get()
+            return await counted.begin(call, PEER.get(), is_member=caller is not None and caller.is_member)
 
         async def one_answer(call: IncomingCall) -> bytes:
-            counted = await begun(call)
-            return await counted.holding(await self.call(requests.reading(call)))
+            one = await begun(call)
+            return await one.holding(await self.call(requests.reading(call)))
 
         async def commit(call: IncomingCall) -> bytes:
-            counted = await begun(call)
-            return await counted.holding(await self.call(requests.reading(call, commit=True)))
+            one = await begun(call)
+            return await one.holding(await self.call(requests.reading(call, commit=True)))
 
         async def stream(call: IncomingCall) -> None:
             await self.stream(requests.reading(call), await begun(call))
@@ -310,7 +308,7 @@ async def serve(
     handlers = Handlers(service, on_fault, doors.names, server.known)
     is_shared = tls is not None
     answers = UntakenAnswers(are_counted=is_shared, end=server.end)
-    requests = RequestReader(OneThread())
-    methods, unserved = handlers.methods(requests, CallsPerPeer(are_counted=is_shared), answers)
+    counted = CountedCalls(answers, server.known, are_counted=is_shared)
+    methods, unserved = handlers.methods(RequestReader(OneThread()), counted)
     await server.serve(doors.sockets, methods, unserved)
     return GrpcServer(server, doors.address)

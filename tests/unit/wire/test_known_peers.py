@@ -5,25 +5,30 @@ from leasehold.limits.people import PEERS_OF_NAME_MAX
 from leasehold.wire.known_peers import KnownPeers
 
 
+def weight(known: KnownPeers, peer: str) -> int:
+    return known.weight(known.sharer(peer))
+
+
 def test_a_stranger_has_one_share_and_a_known_peer_more() -> None:
     known = KnownPeers()
-    assert (known.weight("a"), "a" in known) == (1, False)
+    assert (weight(known, "a"), "a" in known) == (1, False)
     known.add("a", "user alice")
-    assert (known.weight("a"), "a" in known) == (KNOWN_WEIGHT, True)
+    assert (weight(known, "a"), "a" in known) == (KNOWN_WEIGHT, True)
     known.add_member("b")
-    assert (known.weight("b"), "b" in known) == (KNOWN_WEIGHT, True)
+    assert (weight(known, "b"), "b" in known) == (KNOWN_WEIGHT, True)
 
 
 def test_a_user_has_no_more_by_coming_from_several_addresses() -> None:
     known = KnownPeers()
     peers = [f"peer {number}" for number in range(PEERS_OF_NAME_MAX + 1)]
-    for count, peer in enumerate(peers[:-1], 1):
+    for peer in peers:
         known.add(peer, "user alice")
-        assert sum(known.weight(one) for one in peers[:count]) <= KNOWN_WEIGHT
-    known.add(peers[-1], "user alice")
     assert [one in known for one in peers] == [False, *[True] * PEERS_OF_NAME_MAX]
+    assert [known.sharer(one) for one in peers] == [peers[0], *["user alice"] * PEERS_OF_NAME_MAX]
     known.add(peers[1], "user bob")
-    assert known.weight(peers[1]) == KNOWN_WEIGHT, "it is as good as the best of its users"
+    assert known.sharer(peers[1]) == "user bob", "it is as good as the best of its users"
+    known.add_member(peers[1])
+    assert known.sharer(peers[1]) == peers[1], "a member shares with nobody"
 
 
 def test_the_newest_hosts_of_members_are_known() -> None:
@@ -80,7 +85,7 @@ def test_peers_whose_connections_come_to_nothing_wait_with_strangers() -> None:
         for one in ("member", "home", "stranger"):
             known.came_to_nothing(one)
     assert known.queues().keys() == {"work"}
-    assert known.weight("home") == known.weight("work"), "it keeps its share"
+    assert known.sharer("home") == known.sharer("work"), "it keeps its share"
     assert known.changes == before + 2
     known.add("home", "user bob")
     known.rested(HASTY_CONNECTIONS - 1)

@@ -1,9 +1,11 @@
 """How many calls of one peer a server has under way."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,20 @@ from leasehold.core.access.callers import Caller
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus, Message
 from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, CALLS_PER_PEER_MAX
+from leasehold.wire import rpc
+from leasehold.wire.addresses import next_port
+from leasehold.wire.counted_calls import CountedCalls
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE as FLIGHT
 from leasehold.wire.flight_server import FlightServer
+from leasehold.wire.http2.frames import ACK, END_HEADERS, HEADERS, PREFACE, PREFIX, RST_STREAM, SETTINGS, frame
+from leasehold.wire.http2.headers import header_block
 from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import CALL, SESSION, serve
+from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.tls import read_tls
 
 FEW = 3
@@ -131,6 +139,50 @@ async def test_without_tls_a_coordinator_has_more(pki: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as slow:
             await channel.unary_unary(CALL)(encode(AskStatus()), timeout=0.5)
         assert slow.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@asynccontextmanager
+async def speaking_to(address: str, host: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to the clients' door from this address."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    at, _, port = next_port(address).rpartition(":")
+    reader, writer = await asyncio.open_connection(at, int(port), ssl=context, local_addr=(host, 0))
+    with closing(writer):
+        writer.write(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, ACK, 0))
+        yield reader, writer
+
+
+async def test_the_peer_with_most_calls_gives_way_to_others(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "CountedCalls", partial(CountedCalls, calls_max=FEW))
+    tls = of_process(pki / "coordinator")
+    server = await serve("127.0.0.1:0", Slow(), on_fault=lambda fault: pytest.fail(repr(fault)), tls=tls)
+    block = header_block([(b":method", b"POST"), (b":path", CALL.encode()), (b"content-type", b"application/grpc")])
+    member = GrpcTransport(read_tls(pki / "node-1")).connect(server.address)
+    try:
+        async with speaking_to(server.address, "127.0.0.2") as (crowded, crowd), asyncio.timeout(60):
+            for number in range(FEW + 1):
+                crowd.write(frame(HEADERS, END_HEADERS, 2 * number + 1, block))
+            while b"too many calls" not in (await frame_of(crowded, HEADERS, 2 * FEW + 1)):
+                pass
+            sessions = [await member.session() for _ in range(FEW + 1)]
+            assert sessions, "members' calls take no place of others"
+            async with speaking_to(server.address, "127.0.0.3") as (_, further):
+                further.write(frame(HEADERS, END_HEADERS, 1, block))
+                await frame_of(crowded, RST_STREAM, 1)
+    finally:
+        await member.close()
+        await server.close()
+
+
+async def frame_of(reader: asyncio.StreamReader, kind: int, stream: int) -> bytes:
+    """What the next one of this kind for this stream holds."""
+    while True:
+        high, low, found, _, number = PREFIX.unpack(await reader.readexactly(PREFIX.size))
+        content = await reader.readexactly(high << 8 | low)
+        if (found, number) == (kind, stream):
+            return content
 
 
 class SlowWrites(Service):

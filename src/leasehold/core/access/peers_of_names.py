@@ -17,11 +17,14 @@ class PeersOfNames(Generic[N]):
         self._names: OrderedDict[N, OrderedDict[str, None]] = OrderedDict()
         self._of_peer: dict[str, dict[N, None]] = {}
 
+    def __contains__(self, name: N) -> bool:
+        return name in self._names
+
     def has(self, name: N, peer: str) -> bool:
         return peer in self._names.get(name, ())
 
     def add(self, name: N, peer: str) -> set[str]:
-        """The name has come from this peer. Answers the peers of which `fewest` has changed."""
+        """The name has come from this peer. Answers the peers of which `name_of` may have changed."""
         peers = self._names.setdefault(name, OrderedDict())
         self._names.move_to_end(name)
         if peer in peers:
@@ -39,13 +42,9 @@ class PeersOfNames(Generic[N]):
                 self._forget(oldest, one)
         return changed
 
-    def first_name(self, peer: str) -> N:
-        """That has come from this peer, of those that are remembered. Raises `KeyError` if there is none."""
-        return next(iter(self._of_peer[peer]))
-
-    def fewest(self, peer: str) -> int:
-        """Of the names that have come from this peer, how many peers that has which has fewest; 0 if none has."""
-        return min((len(self._names[name]) for name in self._of_peer.get(peer, ())), default=0)
+    def name_of(self, peer: str) -> N | None:
+        """Of the names that have come from this peer, that which has come from fewest peers; None if none has."""
+        return min(self._of_peer.get(peer, ()), key=lambda name: len(self._names[name]), default=None)
 
     def _forget(self, name: N, peer: str) -> None:
         peers, names = self._names[name], self._of_peer[peer]

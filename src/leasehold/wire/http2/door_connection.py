@@ -67,7 +67,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
 
     def stop_reading(self) -> None:
         self._transport.pause_reading()
-        self.server.turns.wait(self.sharer, self)
+        self.server.turns.wait(self.host, self)
         self.server.turn_soon()
 
     def has_ended(self) -> bool:

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 
-from leasehold.limits.http2 import ACCEPTED_AT_ONCE, RECEIVE_BYTES, SWEEP_NS
+from leasehold.limits.http2 import ACCEPT_NS, RECEIVE_BYTES, SWEEP_NS
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS, SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
-from leasehold.wire.http2.connection_room import ConnectionRoom
 from leasehold.wire.http2.door_connection import DoorConnection
+from leasehold.wire.http2.fair_room import FairRoom
 from leasehold.wire.http2.known_queues import KnownQueues
 from leasehold.wire.http2.listening import has_gone
 from leasehold.wire.http2.streams import Http2Limits
@@ -78,15 +78,16 @@ class DoorServer:
         self.known = KnownPeers()
         self.waiting_bytes = 0
         """Of all connections that wait for their turn."""
-        self.turns = FairTurns[DoorConnection](self.known.weight)
+        self.turns = FairTurns[DoorConnection](self.known.sharer, self.known.weight)
         self._loop: asyncio.AbstractEventLoop
         self._turn_ns = self.now_ns()
         self._is_turn_due = False
         self._handlers: Mapping[str, CallHandler] = {}
         self._unserved: CallHandler
-        self._room = ConnectionRoom[DoorConnection](
-            per_peer_max=connections_per_peer_max or connections_max, per_door_max=connections_max, known=self.known
-        )
+        self._connections_max = connections_max
+        self._per_peer_max = connections_per_peer_max or connections_max
+        self._rooms: list[FairRoom[DoorConnection]] = []
+        """At each door."""
         self.on_fault = on_fault
         self._connections: set[DoorConnection] = set()
         self._has_none = asyncio.Event()
@@ -114,6 +115,10 @@ class DoorServer:
         self._loop = asyncio.get_running_loop()
         self._handlers, self._unserved = handlers, unserved
         for number, (listening, context) in enumerate(doors):
+            room = FairRoom[DoorConnection](
+                per_peer_max=self._per_peer_max, places=self._connections_max, known=self.known
+            )
+            self._rooms.append(room)
             queues = KnownQueues(listening)
             self._queues.append(queues)
             self._doors += [_Door(number, one, context) for one in (listening, *queues.sockets)]
@@ -132,8 +137,8 @@ class DoorServer:
 
     def _accept(self, door: "_Door") -> None:
         """Some of the connections that wait; the loop does something else before it takes others."""
-        for _ in range(ACCEPTED_AT_ONCE):
-            began_ns = self.now_ns()
+        until_ns = self.now_ns() + ACCEPT_NS
+        while (began_ns := self.now_ns()) < until_ns:
             try:
                 accepted, name = door.listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -167,11 +172,11 @@ class DoorServer:
         if self.turns.may_go():
             one.give()
         else:
-            self.turns.wait(one.sharer, one)
+            self.turns.wait(one.host, one)
 
     def _make_room(self, one: DoorConnection) -> bool:
         """Whether it may come in."""
-        gives_way = self._room.enter(one.door, one.sharer, one)
+        gives_way = self._rooms[one.door].enter(one.host, one)
         if gives_way is not None:
             gives_way.abort()
         return one is not gives_way
@@ -274,22 +279,22 @@ class DoorServer:
 
     def found_member(self, connection: DoorConnection) -> None:
         """It is that of a node or coordinator."""
-        self.known.add_member(connection.sharer)
-        self._room.leave(connection.door, connection.sharer, connection)
+        self.known.add_member(connection.host)
+        self._rooms[connection.door].leave(connection.host, connection)
 
     def lost_member(self, connection: DoorConnection) -> None:
         """It was that of one, whose certificate counts no more."""
-        if not any(one.is_of_member and one.sharer == connection.sharer for one in self._connections):
-            self.known.remove_member(connection.sharer)
+        if not any(one.is_of_member and one.host == connection.host for one in self._connections):
+            self.known.remove_member(connection.host)
         self._make_room(connection)
 
     def remove(self, connection: DoorConnection) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
-            self.turns.forget(connection.sharer, connection)
+            self.turns.forget(connection.host, connection)
             if not connection.has_begun:
-                self.known.came_to_nothing(connection.sharer)
-            self._room.leave(connection.door, connection.sharer, connection)
+                self.known.came_to_nothing(connection.host)
+            self._rooms[connection.door].leave(connection.host, connection)
             if not self._connections:
                 self._has_none.set()
 

@@ -30,10 +30,10 @@ class TakesTurns(Protocol):
 class SharesTime:
     """What is common to all such connections."""
 
-    def __init__(self, server: TakesTurns, sharer: str) -> None:
+    def __init__(self, server: TakesTurns, host: str) -> None:
         self._time = server
-        self.sharer = sharer
-        """With whom it shares its part of the server's time: all connections of an address."""
+        self.host = host
+        """Its peer, as in `wire.peers`."""
         self.standing = PeerStanding.NONE
         self.begun_now = 0
         """Calls that have begun with what is looked at now."""
@@ -102,12 +102,12 @@ class SharesTime:
     def spend(self, spent_ns: int, *, is_of_turn: bool = True) -> None:
         """The server has worked for so long on what the peer has said, or threads beside its loop have."""
         if not self.is_of_member:
-            self._time.turns.spend(self.sharer, spent_ns, is_of_turn=is_of_turn)
+            self._time.turns.spend(self.host, spent_ns, is_of_turn=is_of_turn)
             self._time.turn_soon()
 
     def give_back(self, unused_ns: int) -> None:
         """So much of what the peer has spent was not used."""
-        self._time.turns.give_back(self.sharer, unused_ns)
+        self._time.turns.give_back(self.host, unused_ns)
 
     def _wait_with(self, came: memoryview) -> None:
         self._unread = bytes(came)

@@ -34,18 +34,20 @@ def test_the_newest_names_are_remembered() -> None:
 
 def test_what_has_changed_is_told() -> None:
     came = PeersOfNames[str]()
-    assert came.fewest("a") == 0
+    assert came.name_of("a") is None
     assert came.add("alice", "a") == {"a"}
     assert came.add("alice", "a") == set()
     assert came.add("alice", "b") == {"a", "b"}
-    assert (came.fewest("a"), came.fewest("b")) == (2, 2)
+    assert (came.name_of("a"), came.name_of("b")) == ("alice", "alice")
     assert came.add("bob", "b") == {"b"}
-    assert (came.fewest("a"), came.fewest("b")) == (2, 1)
+    assert (came.name_of("a"), came.name_of("b")) == ("alice", "bob")
     for number in range(PEERS_OF_NAME_MAX - 2):
         came.add("alice", f"{number}")
     changed = came.add("alice", "one more")
     assert "a" in changed
-    assert came.fewest("a") == 0
+    assert came.name_of("a") is None
+    assert "alice" in came
+    assert "carol" not in came
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("123456"))))
@@ -55,5 +57,6 @@ def test_it_holds_what_has_come_as_far_as_there_is_room(coming: list[tuple[str, 
         came.add(name, peer)
         found[name].add(peer)
     for peer in "123456":
-        theirs = [len(peers) for peers in found.values() if peer in peers]
-        assert came.fewest(peer) == min(theirs, default=0)
+        theirs = {name: len(peers) for name, peers in found.items() if peer in peers}
+        name = came.name_of(peer)
+        assert theirs[name] == min(theirs.values()) if name is not None else not theirs

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.limits.http2 import DEBT_NS_MAX, KNOWN_WEIGHT, NEWCOMER_NS, PEERS_REMEMBERED, STRANGERS_LATER_NS, TURN_NS
+from leasehold.limits.http2 import (
+    DEBT_NS_MAX,
+    KNOWN_WEIGHT,
+    NEWCOMER_NS,
+    NEWCOMERS_NS,
+    SHARERS_REMEMBERED,
+    STRANGERS_LATER_NS,
+    TURN_NS,
+)
 from leasehold.wire.http2.turns import FairTurns
 
 ALWAYS_NS = TURN_NS // 100
@@ -137,10 +145,10 @@ def test_peers_without_end_are_forgotten_but_for_those_that_have_used_most() -> 
     for one in ("a", "b", "c"):
         fair.spend(one, TURN_NS)
     fair.wait("c", "c")  # so time does not settle what they have used
-    for number in range(10 * PEERS_REMEMBERED):
+    for number in range(10 * SHARERS_REMEMBERED):
         fair.begin(TURN_NS)
         fair.spend(f"stranger {number}", ALWAYS_NS)
-        assert len(fair) <= 2 * PEERS_REMEMBERED + 1
+        assert len(fair) <= 2 * SHARERS_REMEMBERED + 1
     for one in ("a", "newcomer", "b"):
         fair.wait(one, one)
     assert fair.next() == "newcomer", "as one that was forgotten"
@@ -194,6 +202,30 @@ def test_a_peer_that_was_alone_owes_little() -> None:
     assert worked["a"] > 0
 
 
+def test_all_peers_of_a_user_share_as_one_and_take_turns() -> None:
+    fair = FairTurns[str](lambda peer: peer[0])
+    costs = dict.fromkeys(("a1", "a2", "a3", "b1"), ALWAYS_NS)
+    for peer in costs:
+        fair.wait(peer, peer)
+    worked = served(fair, costs, 20)
+    assert worked["b1"] == pytest.approx(sum(worked.values()) / 2, abs=2 * ALWAYS_NS)
+    assert worked["a1"] == pytest.approx(worked["a3"], abs=2 * ALWAYS_NS)
+
+
+def test_who_becomes_known_while_it_waits_is_found_where_it_waits() -> None:
+    sharers = dict[str, str]()
+    fair = FairTurns[str](lambda peer: sharers.get(peer, peer))
+    for one in ("a1", "a2", "b1"):
+        fair.wait(one[0], one)
+    sharers["a"] = "user"
+    fair.wait("a", "a3")
+    fair.forget("a", "a1")
+    fair.forget("a", "a1")
+    found = [fair.next() for _ in range(4)]
+    assert sorted(one for one in found if one is not None) == ["a2", "a3", "b1"]
+    assert fair.may_go()
+
+
 def test_what_was_not_used_is_given_back() -> None:
     fair = FairTurns[str]()
     fair.give_back("c", 1)
@@ -207,16 +239,46 @@ def test_what_was_not_used_is_given_back() -> None:
 
 def test_strangers_leave_known_peers_most_of_the_time() -> None:
     strangers = [f"stranger {number}" for number in range(KNOWN_WEIGHT)]
-    fair = FairTurns[str](weight_of("a"))
+    fair = FairTurns[str](weight=weight_of("a"))
     costs = dict.fromkeys(("a", *strangers), ALWAYS_NS)
     for peer in costs:
         fair.wait(peer, peer)
+    served(fair, costs, 2 * KNOWN_WEIGHT * NEWCOMER_NS // TURN_NS)
     worked = served(fair, costs, 20)
     assert worked["a"] > 0.8 * sum(worked[one] for one in strangers)
 
 
+def test_newcomers_leave_known_peers_half_of_the_time() -> None:
+    strangers = [f"stranger {number}" for number in range(KNOWN_WEIGHT)]
+    fair = FairTurns[str](weight=weight_of("a"))
+    costs = dict.fromkeys(("a", *strangers), ALWAYS_NS)
+    for peer in costs:
+        fair.wait(peer, peer)
+    worked = served(fair, costs, 10 * NEWCOMERS_NS // TURN_NS)
+    assert worked["a"] == pytest.approx(10 * NEWCOMERS_NS / 2 - NEWCOMERS_NS, rel=0.1)
+
+
+def test_a_newcomer_goes_before_known_peers() -> None:
+    fair = FairTurns[str](weight=lambda peer: 1 if peer == "newcomer" else KNOWN_WEIGHT)
+    costs = dict.fromkeys(PEERS, ALWAYS_NS)
+    for peer in PEERS:
+        fair.wait(peer, peer)
+    served(fair, costs, 4 * len(PEERS) * NEWCOMER_NS // TURN_NS)
+    for _ in range(NEWCOMER_NS // TURN_NS):
+        fair.begin(TURN_NS)
+        fair.wait("newcomer", "newcomer")
+        assert fair.next() == "newcomer"
+        fair.spend("newcomer", TURN_NS)
+    fair.spend("newcomer", 2 * ALWAYS_NS)
+    fair.begin(0)
+    fair.wait("newcomer", "newcomer")
+    assert fair.next() in PEERS
+
+
 def test_a_known_peer_gets_back_what_it_has_not_used() -> None:
-    fair = FairTurns[str](weight_of("a"))
+    fair = FairTurns[str](weight=weight_of("a"))
+    for peer in ("b", "c"):
+        fair.spend(peer, NEWCOMER_NS, is_of_turn=False)
     for peer in ("a", "b"):
         fair.spend(peer, STRANGERS_LATER_NS, is_of_turn=False)
     fair.spend("a", 2 * KNOWN_WEIGHT * STRANGERS_LATER_NS, is_of_turn=False)
@@ -227,17 +289,18 @@ def test_a_known_peer_gets_back_what_it_has_not_used() -> None:
 
 
 def test_a_known_peer_goes_before_strangers_that_were_quiet_for_longer() -> None:
-    fair = FairTurns[str](weight_of("a"))
+    fair = FairTurns[str](weight=weight_of("a"))
     fair.spend("a", TURN_NS)
     fair.begin(0)
     for number in range(100):
+        fair.spend(f"stranger {number}", NEWCOMER_NS, is_of_turn=False)
         fair.wait(f"stranger {number}", f"stranger {number}")
     fair.wait("a", "a")
     assert fair.next() == "a"
 
 
 def test_a_known_peer_does_not_starve_strangers() -> None:
-    fair = FairTurns[str](weight_of("a"))
+    fair = FairTurns[str](weight=weight_of("a"))
     costs = {"a": ALWAYS_NS, "b": ALWAYS_NS}
     for peer in costs:
         fair.wait(peer, peer)
@@ -247,7 +310,7 @@ def test_a_known_peer_does_not_starve_strangers() -> None:
 
 
 def test_a_known_peer_that_was_alone_owes_no_more_than_a_stranger() -> None:
-    fair = FairTurns[str](weight_of("a"))
+    fair = FairTurns[str](weight=weight_of("a"))
     fair.spend("a", 1_000 * DEBT_NS_MAX, is_of_turn=False)
     for one in ("b1", "b2", "a1"):
         fair.wait(one[0], one)
