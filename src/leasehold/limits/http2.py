@@ -57,8 +57,6 @@ STRANGERS_LATER_NS: Final = TURN_NS // 10
 theirs, and each piece of a stranger waits for at most so much of their shares."""
 MEMBER_PEERS_MAX: Final = 2_048
 """Addresses of members that are known: twice as many as a cluster may have nodes."""
-STRANGERS_PART: Final = 8
-"""One of so many places is for strangers, where known peers want all: of connections at a door, and of calls."""
 STALLED_NS: Final = 60 * SECOND_NS
 """A connection is ended whose peer takes no bytes of TCP for so long."""
 SWEEP_NS: Final = 250 * MILLISECOND_NS
@@ -68,8 +66,10 @@ ACCEPT_NS: Final = 2 * MILLISECOND_NS
 30 others."""
 LISTEN_BACKLOG: Final = 4_096
 """Connections that wait to be accepted at a door, in each queue."""
-HASTY_CONNECTIONS: Final = 64
-"""Connections of a known peer that come to nothing: then it waits with strangers. One is forgiven each second."""
+HASTY_CONNECTIONS: Final = 256
+"""Connections that a known peer has ended before they came to anything: then it waits with strangers."""
+HASTY_FORGIVEN: Final = 4
+"""So many of them are forgiven each second."""
 HASTY_CONNECTIONS_MAX: Final = 4 * HASTY_CONNECTIONS
 """So many are counted, so that a peer waits with strangers for some four minutes at most after the last one."""
 KNOWN_QUEUES: Final = 8

@@ -62,6 +62,9 @@ assert messages.PROTOCOL_VERSION_MIN <= messages.PROTOCOL_VERSION
 assert 2 * clients.STATEMENT_RESOLVE_NS <= statements.STATEMENT_REMEMBERED_NS, (
     "the last call of a client may wait as long as it asks"
 )
+assert requests.CALLS_PER_PEER_MAX < requests.CALLS_MAX, "one address leaves room for others"
+assert requests.CALLS_OF_CLIENT_MAX <= requests.CALLS_MAX // requests.STRANGERS_PART
+assert http2.STRANGERS_LATER_NS < http2.NEWCOMER_NS <= http2.NEWCOMERS_NS
 assert clients.SCAN_PARTITIONS_MIN <= clients.SCAN_PARTITIONS_MAX
 assert clients.HEDGE_DELAY_MIN_NS < clients.HEDGE_DELAY_MAX_NS < clients.SCAN_BATCH_TIMEOUT_NS
 assert clients.SCAN_AHEAD_BYTES_MAX > flight.FLIGHT_BATCH_BYTES

@@ -58,8 +58,10 @@ CALLS_PER_PEER_MAX: Final = 1_024
 """Calls of one address under way at a server with TLS; a node answers a further one BUSY, and a coordinator ends it. A
 call to a coordinator is under way until its answer has gone."""
 CALLS_MAX: Final = 4_096
-"""The same of all addresses at a coordinator, but for members' calls; then the address with most gives way. Each takes
-some 10 KiB, and 10 KiB more for a small request."""
+"""The same of all addresses together at a coordinator; then one gives way (`wire/fair_room.py`). Each call takes some
+10 KiB, and 10 KiB more for a small request. Members' calls are counted apart."""
+STRANGERS_PART: Final = 8
+"""One of so many places is for strangers, where users want all: of connections at a door, and of calls."""
 ANSWERS_BYTES_PER_PEER_MAX: Final = 48 * 1024 * 1024
 """Answers of a coordinator with TLS that one address has asked for and not taken."""
 ANSWERS_BYTES_MAX: Final = 56 * 1024 * 1024

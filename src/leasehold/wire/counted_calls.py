@@ -5,39 +5,39 @@ as it likes. A call that is refused ends with a status: that needs no window, so
 """
 
 import sys
-from collections.abc import Container
 from typing import Any
 
 import grpc
 
 from leasehold.limits.requests import CALLS_MAX, CALLS_PER_PEER_MAX
-from leasehold.wire.http2.fair_room import FairRoom
+from leasehold.wire.fair_room import FairRoom
+from leasehold.wire.known_peers import KnownPeers
 from leasehold.wire.untaken_answers import UntakenAnswers
 
 
 class CountedCalls:
-    """Of one server, to which these peers are `known`. Of each peer CALLS_PER_PEER_MAX are under way at most, and
-    `calls_max` of all that are no members: then a peer gives way (`wire/http2/fair_room.py`). Without TLS all peers are
-    on this machine, and nothing is counted."""
+    """Of one server. Of each peer CALLS_PER_PEER_MAX are under way at most, and `calls_max` of all together; then one
+    gives way (`wire/fair_room.py`). Members' calls are counted apart, of each peer alone. Without TLS all peers are on
+    this machine, and nothing is counted."""
 
     def __init__(
-        self, answers: UntakenAnswers, known: Container[str], *, are_counted: bool, calls_max: int = CALLS_MAX
+        self, answers: UntakenAnswers, known: KnownPeers, *, are_counted: bool, calls_max: int = CALLS_MAX
     ) -> None:
         self._answers = answers
         self._are_counted = are_counted
         self._others = FairRoom[Any](per_peer_max=CALLS_PER_PEER_MAX, places=calls_max, known=known)
         self._members = FairRoom[Any](per_peer_max=CALLS_PER_PEER_MAX, places=sys.maxsize)
 
-    async def begin(self, call: Any, peer: str, *, is_member: bool) -> "CountedCall":
+    async def begin(self, call: Any, peer: str) -> "CountedCall":
         """Ends the call, by a status, if there is no room for it."""
         if self._are_counted:
-            room = self._members if is_member else self._others
+            room = self._members if call.is_of_member else self._others
             gives_way = room.enter(peer, call)
             if gives_way is call:
                 await _refuse(call, "too many calls are under way, from this address or in all")
             if gives_way is not None:
                 gives_way.cut_off()
-            call.add_done_callback(lambda _: room.leave(peer, call))
+            call.add_done_callback(room.leave)
         return CountedCall(call, self._answers, peer)
 
 

@@ -1,6 +1,6 @@
-"""Peers that connect again and again, and come to nothing: the connections end before anything was said.
+"""Peers that connect again and again for nothing: they end their connections before TLS is done.
 
-Each of them counts, and rest makes the count smaller. From HASTY_CONNECTIONS on a peer is hasty, until its count is 0.
+Each of these counts, and rest makes the count smaller. From HASTY_CONNECTIONS on a peer is hasty, until its count is 0.
 """
 
 from leasehold.limits.http2 import HASTY_CONNECTIONS, HASTY_CONNECTIONS_MAX

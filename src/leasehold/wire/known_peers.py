@@ -1,7 +1,7 @@
 """The addresses from which members and users have come, as they have shown this server.
 
 When strangers flood a server, they take its time and its connections from each other (`wire/http2/turns.py`,
-`wire/http2/fair_room.py`), and little from these addresses.
+`wire/fair_room.py`), and little from these addresses.
 
 | who | shown by |
 | --- | --- |
@@ -20,7 +20,7 @@ from enum import Enum, auto
 from zlib import crc32
 
 from leasehold.core.access.peers_of_names import PeersOfNames
-from leasehold.limits.http2 import KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX, QUEUED_PEERS_MAX
+from leasehold.limits.http2 import HASTY_FORGIVEN, KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX, QUEUED_PEERS_MAX
 from leasehold.wire.hasty_peers import HastyPeers
 
 
@@ -45,7 +45,7 @@ class KnownPeers:
         """By peer: as whom it shares."""
         self._hasty = HastyPeers()
         self.changes = 0
-        """How often `queues` has become another."""
+        """Where it is the same as before, `queues` is too."""
 
     def __contains__(self, peer: str) -> bool:
         return peer in self._members or peer in self._user_of
@@ -96,7 +96,7 @@ class KnownPeers:
     def rested(self, seconds: int) -> None:
         """So much time has passed."""
         with self._lock:
-            self.changes += self._hasty.rested(seconds)
+            self.changes += self._hasty.rested(seconds * HASTY_FORGIVEN)
 
     def add(self, peer: str, name: str) -> None:
         """Somebody of this name has come from this peer."""

@@ -1,4 +1,4 @@
-"""Calls of one peer to a server: at most CALLS_PER_PEER_MAX are under way.
+"""Calls of one peer to a node: at most CALLS_PER_PEER_MAX are under way.
 
 A peer is an address, as in `wire.peers`. Without TLS all peers are on this machine, and nothing is counted.
 """

@@ -175,8 +175,7 @@ class Handlers:
 
         async def begun(call: IncomingCall) -> CountedCall:
             comes(call)
-            caller = CALLER.get()
-            return await counted.begin(call, PEER.get(), is_member=caller is not None and caller.is_member)
+            return await counted.begin(call, PEER.get())
 
         async def one_answer(call: IncomingCall) -> bytes:
             one = await begun(call)

@@ -6,9 +6,9 @@
 | all peers would have more than ANSWERS_BYTES_MAX, and its peer has most | it is refused |
 | the same, and another peer has most | the connections of that peer that hold answers are ended |
 
-Only the end of a connection frees an answer that was queued. A peer that holds nothing is never refused, so an
-honest peer does not wait for others that take nothing. Without TLS all peers are on this machine, and nothing is
-counted.
+Only the end of its connection, or of its call, frees an answer that was queued. A peer that holds nothing is never
+refused, so an honest peer does not wait for others that take nothing. Without TLS all peers are on this machine, and
+nothing is counted.
 """
 
 from collections.abc import Callable, Collection

@@ -1,6 +1,6 @@
 """The addresses from which members and users have come."""
 
-from leasehold.limits.http2 import HASTY_CONNECTIONS, KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
+from leasehold.limits.http2 import HASTY_CONNECTIONS, HASTY_FORGIVEN, KNOWN_QUEUES, KNOWN_WEIGHT, MEMBER_PEERS_MAX
 from leasehold.limits.people import PEERS_OF_NAME_MAX
 from leasehold.wire.known_peers import KnownPeers
 
@@ -88,7 +88,7 @@ def test_peers_whose_connections_come_to_nothing_wait_with_strangers() -> None:
     assert known.sharer("home") == known.sharer("work"), "it keeps its share"
     assert known.changes == before + 2
     known.add("home", "user bob")
-    known.rested(HASTY_CONNECTIONS - 1)
+    known.rested(HASTY_CONNECTIONS // HASTY_FORGIVEN - 1)
     assert known.queues().keys() == {"work"}
     changed = known.changes
     known.rested(1)

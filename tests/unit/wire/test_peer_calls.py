@@ -20,6 +20,8 @@ from leasehold.certificates.names import CertificateRole
 from leasehold.core.access.callers import Caller
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import AskStatus, Message
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Forbidden, Unreachable
 from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, CALLS_PER_PEER_MAX
 from leasehold.wire import rpc
 from leasehold.wire.addresses import next_port
@@ -29,7 +31,7 @@ from leasehold.wire.flight_calls import Incoming
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE as FLIGHT
 from leasehold.wire.flight_server import FlightServer
-from leasehold.wire.http2.frames import ACK, END_HEADERS, HEADERS, PREFACE, PREFIX, RST_STREAM, SETTINGS, frame
+from leasehold.wire.http2.frames import ACK, END_HEADERS, HEADERS, PING, PREFACE, PREFIX, RST_STREAM, SETTINGS, frame
 from leasehold.wire.http2.headers import header_block
 from leasehold.wire.peer_calls import CallsPerPeer
 from leasehold.wire.ports import Duplex
@@ -166,14 +168,50 @@ async def test_the_peer_with_most_calls_gives_way_to_others(pki: Path, monkeypat
                 crowd.write(frame(HEADERS, END_HEADERS, 2 * number + 1, block))
             while b"too many calls" not in (await frame_of(crowded, HEADERS, 2 * FEW + 1)):
                 pass
-            sessions = [await member.session() for _ in range(FEW + 1)]
-            assert sessions, "members' calls take no place of others"
+            for _ in range(FEW + 1):
+                await member.session()
+            crowd.write(frame(PING, 0, 0, bytes(8)))
+            assert (RST_STREAM, 1) not in await frames_until(crowded, PING), "members' calls take no place of others"
             async with speaking_to(server.address, "127.0.0.3") as (_, further):
                 further.write(frame(HEADERS, END_HEADERS, 1, block))
                 await frame_of(crowded, RST_STREAM, 1)
     finally:
         await member.close()
         await server.close()
+
+
+async def test_calls_with_a_revoked_certificate_are_no_members_calls(
+    pki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_counts(caller: Caller | None) -> None:
+        if caller is not None and caller.serial:
+            raise Forbidden("it was revoked", code=ErrorCode.CERTIFICATE_REVOKED)
+
+    monkeypatch.setattr(rpc, "CountedCalls", partial(CountedCalls, calls_max=FEW))
+    tls = of_process(pki / "coordinator")
+    server = await serve(
+        "127.0.0.1:0", Slow(), on_fault=lambda fault: pytest.fail(repr(fault)), tls=tls, check_counts=check_counts
+    )
+    former = GrpcTransport(read_tls(pki / "node-1")).connect(server.address)
+    try:
+        async with asyncio.timeout(60):
+            for _ in range(FEW):
+                await former.session()
+            with pytest.raises(Unreachable, match="RESOURCE_EXHAUSTED"):
+                await (await former.session()).receive()
+    finally:
+        await former.close()
+        await server.close()
+
+
+async def frames_until(reader: asyncio.StreamReader, last: int) -> set[tuple[int, int]]:
+    """Kinds and streams of the frames that come up to one of this kind on no stream."""
+    found: set[tuple[int, int]] = set()
+    while (last, 0) not in found:
+        high, low, kind, _, stream = PREFIX.unpack(await reader.readexactly(PREFIX.size))
+        await reader.readexactly(high << 8 | low)
+        found.add((kind, stream))
+    return found
 
 
 async def frame_of(reader: asyncio.StreamReader, kind: int, stream: int) -> bytes:

@@ -155,6 +155,11 @@ class IncomingCall:
         """Its connection, as `ipv4:192.0.2.1:50051` or `ipv6:%5B2001:db8::1%5D:50051`."""
         return self._connection.peer
 
+    @property
+    def is_of_member(self) -> bool:
+        """Whether its connection is that of a node or coordinator, whose certificate counts."""
+        return self._connection.is_of_member
+
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """What TLS says of the peer, by gRPC's names."""
         return self._connection.auth_context

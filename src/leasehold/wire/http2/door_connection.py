@@ -51,7 +51,7 @@ class DoorConnection(SharesTime, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._is_given = self._is_made = False
         """Whether it was given to the loop, and whether the loop has taken it over."""
-        self._is_paused = self._will_flush = False
+        self.gave_way = self._is_paused = self._will_flush = False
         self._paused_ns = 0  # since when it is, if it is
         self._closing_ns: int | None = None
         self._is_cast_out = False

@@ -14,9 +14,9 @@ from leasehold.limits.http2 import ACCEPT_NS, RECEIVE_BYTES, SWEEP_NS
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS, SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.fair_room import FairRoom
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.door_connection import DoorConnection
-from leasehold.wire.http2.fair_room import FairRoom
 from leasehold.wire.http2.known_queues import KnownQueues
 from leasehold.wire.http2.listening import has_gone
 from leasehold.wire.http2.streams import Http2Limits
@@ -178,6 +178,7 @@ class DoorServer:
         """Whether it may come in."""
         gives_way = self._rooms[one.door].enter(one.host, one)
         if gives_way is not None:
+            gives_way.gave_way = True
             gives_way.abort()
         return one is not gives_way
 
@@ -266,8 +267,9 @@ class DoorServer:
 
     def _sort(self, now_ns: int) -> None:
         """New connections of known peers wait in queues of their own."""
-        self.known.rested((now_ns - self._sorted_ns) // SECOND_NS)
-        self._sorted_ns = now_ns
+        rested_s = (now_ns - self._sorted_ns) // SECOND_NS
+        self._sorted_ns += rested_s * SECOND_NS
+        self.known.rested(rested_s)
         if self._sorted_at == self.known.changes:
             return
         self._sorted_at = self.known.changes
@@ -280,7 +282,7 @@ class DoorServer:
     def found_member(self, connection: DoorConnection) -> None:
         """It is that of a node or coordinator."""
         self.known.add_member(connection.host)
-        self._rooms[connection.door].leave(connection.host, connection)
+        self._rooms[connection.door].leave(connection)
 
     def lost_member(self, connection: DoorConnection) -> None:
         """It was that of one, whose certificate counts no more."""
@@ -292,9 +294,9 @@ class DoorServer:
         if connection in self._connections:
             self._connections.remove(connection)
             self.turns.forget(connection.host, connection)
-            if not connection.has_begun:
+            if not (connection.has_begun or connection.gave_way):
                 self.known.came_to_nothing(connection.host)
-            self._rooms[connection.door].leave(connection.host, connection)
+            self._rooms[connection.door].leave(connection)
             if not self._connections:
                 self._has_none.set()
 

@@ -107,7 +107,8 @@ class SharesTime:
 
     def give_back(self, unused_ns: int) -> None:
         """So much of what the peer has spent was not used."""
-        self._time.turns.give_back(self.host, unused_ns)
+        if not self.is_of_member:
+            self._time.turns.give_back(self.host, unused_ns)
 
     def _wait_with(self, came: memoryview) -> None:
         self._unread = bytes(came)

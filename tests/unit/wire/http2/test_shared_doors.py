@@ -211,6 +211,17 @@ async def test_a_known_peer_that_connects_for_nothing_waits_with_strangers(tmp_p
         writer.close()
 
 
+async def test_connections_for_which_there_is_no_place_are_not_for_nothing() -> None:
+    async with serving(Handlers(), connections_max=1) as (server, address), connected(address) as (first, one):
+        one.write(OPEN)
+        assert await first.read(1)
+        server.known.add_member("127.0.0.1")
+        for _ in range(HASTY_CONNECTIONS + 1):
+            async with connected(address) as (further, _):
+                assert await until_closed(further) == b""
+        assert set(server.known.queues()) == {"127.0.0.1"}
+
+
 async def test_connections_that_say_something_are_not_for_nothing(tmp_path: Path) -> None:
     tls = of_process(issued(tmp_path / "ours") / "coordinator")
     context = server_context(tls.chain, tls.key, None)

@@ -188,6 +188,8 @@ def test_each_that_waits_has_its_turn_once(waits: list[tuple[str, int]]) -> None
     assert sorted(found) == list(range(len(waits)))
     fair.begin(0)
     assert fair.may_go()
+    assert not fair._order, "nothing is left of them"
+    assert not fair._newcomers
 
 
 def test_a_peer_that_was_alone_owes_little() -> None:
@@ -230,11 +232,46 @@ def test_what_was_not_used_is_given_back() -> None:
     fair = FairTurns[str]()
     fair.give_back("c", 1)
     for peer in ("a", "b"):
-        fair.spend(peer, 2 * ALWAYS_NS)
+        fair.spend(peer, NEWCOMER_NS + 2 * ALWAYS_NS, is_of_turn=False)
     fair.give_back("b", ALWAYS_NS)
     for peer in ("a", "b", "c"):
         fair.wait(peer, peer)
     assert [fair.next() for _ in range(3)] == ["c", "b", "a"]
+
+
+def test_nobody_becomes_a_newcomer_by_what_is_given_back() -> None:
+    fair = FairTurns[str](weight=weight_of("known"))
+    fair.spend("a", NEWCOMER_NS, is_of_turn=False)
+    fair.give_back("a", NEWCOMER_NS)
+    fair.wait("a", "a")
+    fair.wait("known", "known")
+    fair.begin(2 * NEWCOMERS_NS)  # all may go before others
+    assert fair.next() == "known"
+
+
+def test_a_newcomer_that_waits_is_not_overtaken_by_later_ones() -> None:
+    """Others have used up what newcomers may use."""
+    fair = FairTurns[str](weight=weight_of("known"))
+    fair.wait("known", "known")
+    fair.wait("first", "first")
+    for number in range(NEWCOMERS_NS // NEWCOMER_NS + 1):
+        fair.spend(f"other {number}", NEWCOMER_NS, is_of_turn=False)
+    assert fair.next() == "known"
+    fair.wait("known", "known")
+    fair.begin(4 * NEWCOMERS_NS)
+    fair.wait("later", "later")
+    assert [fair.next() for _ in range(3)] == ["first", "later", "known"]
+
+
+def test_a_host_that_becomes_known_owes_no_more_than_known_ones_may() -> None:
+    known = set[str]()
+    fair = FairTurns[str](weight=lambda peer: KNOWN_WEIGHT if peer in known else 1)
+    fair.spend("host", NEWCOMER_NS + DEBT_NS_MAX, is_of_turn=False)
+    fair.spend("stranger", NEWCOMER_NS + DEBT_NS_MAX // 2, is_of_turn=False)
+    known.add("host")
+    for one in ("stranger", "host"):
+        fair.wait(one, one)
+    assert fair.next() == "host"
 
 
 def test_strangers_leave_known_peers_most_of_the_time() -> None:
