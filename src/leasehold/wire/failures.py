@@ -61,6 +61,8 @@ TLS_FAILED: Final = "tls handshake failed"
 _REFUSED_LATE: Final = ("socket closed", "connection reset", "broken pipe")
 """A server looks at a client's certificate when the client takes the connection for made (RFC 8446, 4.4.2)."""
 _PLAIN: Final = (
+    ("too many calls", "it rejected the call, because too many others wait"),
+    ("does not take its answers", "it rejected the call, because this host takes no answers"),
     ("connection refused", "nothing listens there (connection refused)"),
     ("no route to host", "no route leads to that host"),
     ("network is unreachable", "no route leads to that network"),
@@ -86,7 +88,7 @@ _PLAIN: Final = (
     ("cancelled", "the call was cancelled"),
     ("failed to connect", "the connection failed"),
 )
-"""What gRPC says when a call has no answer, and plain words for it."""
+"""What gRPC or the server says when a call has no answer, and plain words for it."""
 
 
 def may_be_of_tls(details: str) -> bool:
