@@ -64,8 +64,8 @@ FLIGHT_IDLE_NS: Final = 60 * SECOND_NS
 FLIGHT_QUIET_NS: Final = FLIGHT_IDLE_NS // 2
 """A node asks a client with a call whether it is there that has said nothing for this long, and gives it as long to
 answer: a slow connection may first have to take megabytes."""
-FLIGHT_WATCH_NS: Final = 500 * MILLISECOND_NS
-"""How often a server looks for calls to cancel."""
+FLIGHT_WATCH_NS: Final = 100 * MILLISECOND_NS
+"""How often a server looks for calls to cancel, and for those that keep others waiting."""
 FLIGHT_CALLS_MAX: Final = 2_048
 """Calls that a node serves at once, each on a thread; others are refused. One peer has at most half of them
 (CALLS_PER_PEER_MAX)."""

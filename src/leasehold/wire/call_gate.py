@@ -11,25 +11,21 @@ them.
 | is decided on | the server has taken or refused it | never |
 
 Peers take turns: room goes to the peer with the fewest calls inside, and to its calls in order of arrival. A peer is an
-address, or a user who is known. Scans of users are decided on inside the gate too: hundreds of threads that read the
+address, or a user who is known. Somebody has to `look` from time to time for calls that give way. A call that waits has
+no thread: hundreds of threads that wait for each other would keep all others from working. Scans of users are decided on inside the gate too: hundreds of threads that read the
 vault at once would wait for each other.
 """  # noqa: E501 a row of a table is one line
 
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_watch import WatchedCall
 
+CallTurn: TypeAlias = Callable[[bool], None]
 _DECIDED_ON = 2**63
 """Stands in the place of the time since which a call is read."""
-
-
-class _WaitingCall(NamedTuple):
-    peer: str
-    turn: threading.Event
 
 
 class _OpeningCall(NamedTuple):
@@ -50,23 +46,22 @@ class CallGate:
         self._turn_ns = min(turn_ns, patience_ns)
         self._now_ns = now_ns
         self._lock = threading.Lock()
-        self._waiting: dict[WatchedCall, _WaitingCall] = {}
+        self._waiting: dict[str, dict[WatchedCall, CallTurn]] = {}
+        """Of calls by their peers, both in order of arrival."""
+        self._waits_as: dict[WatchedCall, str] = {}
+        """The peer of each call that waits."""
         self._inside: dict[WatchedCall, _OpeningCall] = {}
+        self._inside_of = Counter[str]()
 
-    def enter(self, call: WatchedCall, peer: str) -> bool:
-        """Waits for the call's turn; False if it gave way or ended first. A call that entered has to `leave`."""
-        turn = threading.Event()
+    def enter(self, call: WatchedCall, peer: str, turn: CallTurn) -> None:
+        """Calls `turn` once, on any thread: with True when it is the call's turn, or with False if it gives way. The
+        call has to `leave` in any case; until then it waits or is inside."""
         with self._lock:
-            self._waiting[call] = _WaitingCall(peer, turn)
+            self._waiting.setdefault(peer, {})[call] = turn
+            self._waits_as[call] = peer
             self._let_in()
-            if len(self._waiting) > self._waiting_max:
+            if len(self._waits_as) > self._waiting_max:
                 self._displace()
-        call.at_end(turn.set)
-        while not turn.wait(self._look_ns(peer) / SECOND_NS):
-            self._hurry(peer)
-        with self._lock:
-            self._waiting.pop(call, None)
-            return call in self._inside
 
     def has_read(self, call: WatchedCall) -> None:
         """The first message has come. The call stays inside until the server has decided on it."""
@@ -75,48 +70,66 @@ class CallGate:
                 self._inside[call] = found._replace(since_ns=_DECIDED_ON)
 
     def leave(self, call: WatchedCall) -> None:
-        """Makes room; no effect for a call that is not inside."""
+        """Makes room, or ends its wait; no effect for a call that neither waits nor is inside."""
         with self._lock:
-            self._inside.pop(call, None)
+            if call in self._waits_as:
+                self._take(call)
+            self._goes_out(call)
             self._let_in()
 
-    def _let_in(self) -> None:
-        while self._waiting and len(self._inside) < self._opening_max:
-            inside = Counter(one.peer for one in self._inside.values())
-            call = min(self._waiting, key=lambda one: inside[self._waiting[one].peer])
-            peer, turn = self._waiting.pop(call)
-            self._inside[call] = _OpeningCall(peer, self._now_ns())
-            turn.set()
-
-    def _displace(self) -> None:
-        waiting = Counter(one.peer for one in self._waiting.values())
-        oldest = max(self._waiting, key=lambda one: waiting[self._waiting[one].peer])
-        self._waiting.pop(oldest).turn.set()
-
-    def _look_ns(self, peer: str) -> int:
-        """How long a call that waits leaves the others alone. Only the first calls of a peer look often: a flood is of
-        many calls."""
+    def look(self) -> None:
+        """Ends calls that keep others waiting."""
         with self._lock:
-            return self._patience_ns if any(one.peer == peer for one in self._inside.values()) else self._turn_ns
-
-    def _hurry(self, peer: str) -> None:
-        """Ends calls that keep others waiting, and one that keeps this peer from its first turn."""
-        now_ns = self._now_ns()
-        with self._lock:
-            late = [call for call, one in self._inside.items() if one.since_ns <= now_ns - self._patience_ns]
-            slow = late[: len(self._waiting)] or self._in_turn_of(peer, now_ns)
+            slow = self._slow(self._now_ns())
             for call in slow:
-                del self._inside[call]
+                self._goes_out(call)
             self._let_in()
         for call in slow:
             call.cancel()
 
-    def _in_turn_of(self, peer: str, now_ns: int) -> list[WatchedCall]:
-        """The call that has been read for longest of the peer with the most of them, if this one has none inside."""
-        inside = Counter(one.peer for one in self._inside.values())
-        heaviest, count = inside.most_common(1)[0] if inside else (peer, 0)
-        if inside[peer] or count < 2 or all(one.peer != peer for one in self._waiting.values()):
-            return []
-        of_it = [(one.since_ns, call) for call, one in self._inside.items() if one.peer == heaviest]
-        since_ns, call = min(of_it, key=lambda one: one[0])
-        return [call] if since_ns <= now_ns - self._turn_ns else []
+    def _slow(self, now_ns: int) -> list[WatchedCall]:
+        """Those that give way now."""
+        late = [call for call, one in self._inside.items() if one.since_ns <= now_ns - self._patience_ns]
+        if late:
+            return late[: len(self._waits_as)]
+        by_peer: dict[str, list[WatchedCall]] = {}
+        for call in sorted(self._inside, key=lambda one: self._inside[one].since_ns):
+            by_peer.setdefault(self._inside[call].peer, []).append(call)
+        found: list[WatchedCall] = []
+        for _ in range(sum(peer not in by_peer for peer in self._waiting)):
+            of_heaviest = max(by_peer.values(), key=len, default=[])
+            if len(of_heaviest) < 2 or self._inside[of_heaviest[0]].since_ns > now_ns - self._turn_ns:
+                break
+            found.append(of_heaviest.pop(0))
+        return found
+
+    def _let_in(self) -> None:
+        while self._waiting and len(self._inside) < self._opening_max:
+            peer = min(self._waiting, key=self._inside_of.__getitem__)
+            call = next(iter(self._waiting[peer]))
+            turn = self._take(call)
+            if peer in self._waiting:
+                self._waiting[peer] = self._waiting.pop(peer)  # behind the other peers
+            self._inside[call] = _OpeningCall(peer, self._now_ns())
+            self._inside_of[peer] += 1
+            turn(True)
+
+    def _goes_out(self, call: WatchedCall) -> None:
+        found = self._inside.pop(call, None)
+        if found is not None:
+            self._inside_of[found.peer] -= 1
+            if not self._inside_of[found.peer]:
+                del self._inside_of[found.peer]
+
+    def _displace(self) -> None:
+        heaviest = max(self._waiting, key=lambda peer: len(self._waiting[peer]))
+        self._take(next(iter(self._waiting[heaviest])))(False)
+
+    def _take(self, call: WatchedCall) -> CallTurn:
+        """It waits no more."""
+        peer = self._waits_as.pop(call)
+        theirs = self._waiting[peer]
+        turn = theirs.pop(call)
+        if not theirs:
+            del self._waiting[peer]
+        return turn

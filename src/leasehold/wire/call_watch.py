@@ -1,4 +1,5 @@
-"""Calls of a server whose peer is silent: each has a deadline, and one thread cancels the calls that pass theirs.
+"""Calls of a server whose peer is silent: each has a deadline, and one thread cancels the calls that pass theirs. It
+also looks for those that keep others waiting.
 
 The deadlines of gRPC come from the client, so a client that wants to hold a call sets none.
 """
@@ -95,7 +96,12 @@ class CallWatch:
         self._lock = threading.Lock()
         self._calls: set[WatchedCall] = set()
         self.closed = threading.Event()
+        self._looks: list[Callable[[], None]] = []
         threading.Thread(target=self._run, name="flight watch", daemon=True).start()
+
+    def also(self, look: Callable[[], None]) -> None:
+        """From now on does this too, each time that it looks."""
+        self._looks.append(look)
 
     def close(self) -> None:
         """Cancels the calls that have sent nothing."""
@@ -126,6 +132,8 @@ class CallWatch:
                 late += displaced(strangers, FLIGHT_STRANGERS_CROWDED, now_ns - FLIGHT_SCANS_PATIENCE_NS)
             for call in late:
                 call.cancel()
+            for look in tuple(self._looks):
+                look()
 
 
 def displaced(calls: Collection[WatchedCall], crowded: int, since_ns: int) -> list[WatchedCall]:

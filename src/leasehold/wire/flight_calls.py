@@ -1,7 +1,8 @@
 """The messages of a call to a Flight server, one at a time: the first one, and those with rows."""
 
+import asyncio
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Final, NamedTuple
 
@@ -62,11 +63,26 @@ class FlightCall:
         self._gate = gate
         self._held = held
 
-    def first(self, most_bytes: int, *, is_decided_inside: bool = False) -> bytes:
-        """The message that a call begins with; a stranger's call, or one that `is_decided_inside`, then has to be
-        `taken`. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too many others begin."""
-        if not self._gate.enter(self.watched, self.user or self.peer):
+    async def turn(self) -> None:
+        """Waits on the loop until it may begin. Raises `Refused` with code BUSY if too many others do."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[bool] = loop.create_future()
+
+        def comes(is_ours: bool) -> None:
+            if not turn.done():
+                turn.set_result(is_ours)
+
+        def told(is_ours: bool) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(comes, is_ours)
+
+        self._gate.enter(self.watched, self.user or self.peer, told)
+        if not await turn:
             raise too_many("calls begin at this node at once")
+
+    def first(self, most_bytes: int, *, is_decided_inside: bool = False) -> bytes:
+        """The message that a call begins with, once it is its turn; a stranger's call, or one that `is_decided_inside`,
+        then has to be `taken`. Raises `Refused`: BAD_TICKET if it is too large, BUSY if too much is held."""
         with self.watched.opening():
             message = self._next()
         if self.user is not None and not is_decided_inside:

@@ -7,7 +7,7 @@ bytes, so nothing is allocated for one that is too large. Of a call that is not 
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -161,9 +161,9 @@ class FlightServer:
         peers = CallsPerPeer(are_counted=tls is not None, per_peer_max=calls_per_peer_max)
         self.known = self._server.known
         methods = _Methods(service, self._watch, on_fault, peers, self.known)
-        on_thread = partial(self._on_thread, doors.names)
-        served = {SERVICE + name: on_thread(partial(methods.answer, one)) for name, one in methods.served.items()}
-        unserved = on_thread(partial(methods.answer, _unserved))
+        on_thread = partial(self._on_thread, doors.names, methods)
+        served = {SERVICE + name: on_thread(one) for name, one in methods.served.items()}
+        unserved = on_thread(_unserved)
         self._loop = LoopThread("flight doors")
         self._loop.run(self._server.serve(doors.sockets, served, unserved))
 
@@ -174,24 +174,32 @@ class FlightServer:
         self._loop.close()
         self._threads.close()
 
-    def _on_thread(self, names: CallerNames, answer: Callable[[ThreadCall, Caller | None], None]) -> CallHandler:
-        def run(call: ThreadCall, caller: Caller | None) -> None:
-            call.begin()
+    def _on_thread(self, names: CallerNames, methods: "_Methods", served: _Serve) -> CallHandler:
+        """A call waits for its turn on the loop, and then has a thread."""
+
+        def run(of_thread: ThreadCall, begun: FlightCall, end: ExitStack) -> None:
+            of_thread.begin()
             try:
-                answer(call, caller)
+                with end:
+                    methods.answer(served, of_thread, begun)
             finally:
-                call.finish()
-                self._places.release()
+                of_thread.finish()
 
         async def handle(call: IncomingCall) -> None:
             if not self._places.acquire(blocking=False):
                 await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls are under way at this node")
-            try:
+            with ExitStack() as end:
+                end.callback(self._places.release)
                 of_thread = ThreadCall(call)
-                self._threads.submit(run, of_thread, names.caller(call.auth_context()))
-            except BaseException:
-                self._places.release()
-                raise
+                begun = await methods.begin(of_thread, names.caller(call.auth_context()), end)
+                if begun is None:
+                    return
+                of_run = end.pop_all()
+                try:
+                    self._threads.submit(run, of_thread, begun, of_run)
+                except BaseException:
+                    of_run.close()
+                    raise
             await of_thread.serve()
 
         return handle
@@ -246,26 +254,41 @@ class _Methods:
             patience_ns=FLIGHT_SCANS_PATIENCE_NS,
             now_ns=watch.now_ns,
         )
+        for one in (self._callers, self._strangers, self._pieces, self._room):
+            watch.also(one.look)
         served = {"DoGet": self._get, "DoPut": self._put, "DoAction": self._act, "ListActions": self._list_actions}
         self.served: Mapping[str, _Serve] = served
         """By name."""
 
-    def answer(self, served: _Serve, context: ThreadCall, caller: Caller | None) -> None:
-        """A call, on a thread."""
-        with self._watch.watching(context) as watched:
-            try:
-                with self._begun(context, watched, caller) as call, closing(served(call)) as answers:
-                    for message in answers:
-                        call.check()
-                        call.answer(message)
-            except CallEnded:
-                pass
-            except LeaseholdError as error:
-                fail(context, told(error))
-            except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
-                self._on_fault(fault)
-                opaque = Indefinite("the node failed on this request", code=ErrorCode.INTERNAL, hint="its log says why")
-                fail(context, told(opaque))
+    async def begin(self, context: ThreadCall, caller: Caller | None, end: ExitStack) -> FlightCall | None:
+        """A call whose turn has come, on the loop; None if it was refused. `end` has to be closed once its handler has
+        ended."""
+        with self._failing(context):
+            watched = end.enter_context(self._watch.watching(context))
+            begun = end.enter_context(self._begun(context, watched, caller))
+            await begun.turn()
+            return begun
+        context.refuse()
+        return None
+
+    def answer(self, served: _Serve, context: ThreadCall, begun: FlightCall) -> None:
+        """Of a call that has begun, on a thread."""
+        with self._failing(context), suppress(CallEnded), closing(served(begun)) as answers:
+            for message in answers:
+                begun.check()
+                begun.answer(message)
+
+    @contextmanager
+    def _failing(self, context: ThreadCall) -> Generator[None]:
+        """Inside, an error ends the call."""
+        try:
+            yield
+        except LeaseholdError as error:
+            fail(context, told(error))
+        except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
+            self._on_fault(fault)
+            opaque = Indefinite("the node failed on this request", code=ErrorCode.INTERNAL, hint="its log says why")
+            fail(context, told(opaque))
 
     @contextmanager
     def _begun(self, context: ThreadCall, watched: WatchedCall, caller: Caller | None) -> Generator[FlightCall]:

@@ -10,18 +10,16 @@ inside.
 | decodes its first batch | what that may take at most | it knows how much it holds | never |
 | sends | what it holds | its end | while others wait, once its client takes nothing for `patience_ns` |
 
-A scan may hold more than is left: the first one does not wait, and a batch may be larger than the one before.
+A scan may hold more than is left: the first one does not wait, and a batch may be larger than the one before. Somebody
+has to `look` from time to time for scans that give way.
 """  # noqa: E501 a row of a table is one line
 
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_watch import WatchedCall
-
-_LOOKS_PER_PATIENCE: Final = 4
 
 
 class _Waiting(NamedTuple):
@@ -58,8 +56,7 @@ class ScanRoom:
             if sum(map(len, self._waiting.values())) + len(self._inside) > self._scans_max:
                 self._displace()
         call.at_end(turn.set)
-        while not turn.wait(self._patience_ns / _LOOKS_PER_PATIENCE / SECOND_NS):
-            self._hurry(user, call)
+        turn.wait()
         with self._lock:
             if call in self._waiting.get(user, ()):
                 self._take(user, call)
@@ -107,15 +104,14 @@ class ScanRoom:
             heaviest = max(self._waiting, key=lambda user: len(self._waiting[user]))
             self._take(heaviest, next(reversed(self._waiting[heaviest]))).turn.set()
 
-    def _hurry(self, user: str, call: WatchedCall) -> None:
-        """Ends scans that keep the next one waiting, those first whose clients have been silent for longest. Only the
-        next one itself looks: hundreds would keep each other from working."""
+    def look(self) -> None:
+        """Ends scans that keep the next one waiting, those first whose clients have been silent for longest."""
         late_ns = self._now_ns() - self._patience_ns
         with self._lock:
-            waiting = self._waiting.get(user, {})
-            if next(iter(waiting), None) is not call or self._next() != user:
+            if not self._waiting:
                 return
-            lacking = waiting[call].size - self._bytes_max
+            _, first = next(iter(self._waiting[self._next()].items()))
+            lacking = first.size - self._bytes_max
             lacking += sum(one.size for one in self._inside.values() if not one.is_ending)
             slow = sorted(
                 (since, number, silent)

@@ -63,6 +63,10 @@ class ThreadCall(Iterator[bytes]):
         finally:
             self._over()
 
+    def refuse(self) -> None:
+        """It ends as `ends_with` says, before a thread has it."""
+        self._call.end(*self._end)
+
     def _over(self) -> None:
         self._call.on_room = nobody_waits
         with self._lock:
