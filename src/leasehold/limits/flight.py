@@ -67,8 +67,8 @@ answer: a slow connection may first have to take megabytes."""
 FLIGHT_WATCH_NS: Final = 100 * MILLISECOND_NS
 """How often a server looks for calls to cancel, and for those that keep others waiting."""
 FLIGHT_CALLS_MAX: Final = 2_048
-"""Calls that a node serves at once, each on a thread; others are refused. One peer has at most half of them
-(CALLS_PER_PEER_MAX)."""
+"""Calls that a node serves at once, each on a thread once it is its turn; others are refused. One peer has at most half
+of them (CALLS_PER_PEER_MAX)."""
 FLIGHT_THREAD_IDLE_NS: Final = 10 * SECOND_NS
 """A thread of a node that has had no call for this long ends."""
 FLIGHT_HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
