@@ -50,15 +50,19 @@ def whole_frames(came: bytearray) -> Iterator[tuple[int, int, bytes]]:
         yield one
 
 
+def no_windows() -> bytes:
+    """What begins a connection on which no answer is taken: the windows of its calls stay at 0."""
+    return PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)) + frame(SETTINGS, ACK, 0, b"")
+
+
 def untaken_calls(path: str, authority: str, asked: bytes, calls: int) -> bytes:
     """What begins a connection with so many calls of one message, whose windows stay at 0: no answer is taken."""
     block, message = header_block(path, authority), in_message(asked)
-    begun = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)) + frame(SETTINGS, ACK, 0, b"")
     each = (
         frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, END_STREAM, stream, message)
         for stream in range(1, 2 * calls, 2)
     )
-    return begun + b"".join(each)
+    return no_windows() + b"".join(each)
 
 
 def pongs(came: bytearray) -> bytes:

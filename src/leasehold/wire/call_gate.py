@@ -24,8 +24,8 @@ from typing import NamedTuple, TypeAlias
 from leasehold.wire.call_watch import WatchedCall
 
 CallTurn: TypeAlias = Callable[[bool], None]
-_DECIDED_ON = 2**63
-"""Stands in the place of the time since which a call is read."""
+_NOT_READ = 2**63
+"""Stands in the place of the time since which a call is read, before and after that."""
 
 
 class _OpeningCall(NamedTuple):
@@ -63,11 +63,15 @@ class CallGate:
             if len(self._waits_as) > self._waiting_max:
                 self._displace()
 
+    def reads(self, call: WatchedCall) -> None:
+        """From now on its first message is waited for."""
+        with self._lock:
+            self._is_read_since(call, self._now_ns())
+
     def has_read(self, call: WatchedCall) -> None:
         """The first message has come. The call stays inside until the server has decided on it."""
         with self._lock:
-            if (found := self._inside.get(call)) is not None:
-                self._inside[call] = found._replace(since_ns=_DECIDED_ON)
+            self._is_read_since(call, _NOT_READ)
 
     def leave(self, call: WatchedCall) -> None:
         """Makes room, or ends its wait; no effect for a call that neither waits nor is inside."""
@@ -89,7 +93,7 @@ class CallGate:
 
     def _slow(self, now_ns: int) -> list[WatchedCall]:
         """Those that give way now."""
-        late = [call for call, one in self._inside.items() if one.since_ns <= now_ns - self._patience_ns]
+        late = [call for call in self._inside if self._is_read_for(call, self._patience_ns, now_ns)]
         if late:
             return late[: len(self._waits_as)]
         by_peer: dict[str, list[WatchedCall]] = {}
@@ -97,11 +101,19 @@ class CallGate:
             by_peer.setdefault(self._inside[call].peer, []).append(call)
         found: list[WatchedCall] = []
         for _ in range(sum(peer not in by_peer for peer in self._waiting)):
-            of_heaviest = max(by_peer.values(), key=len, default=[])
-            if len(of_heaviest) < 2 or self._inside[of_heaviest[0]].since_ns > now_ns - self._turn_ns:
+            due = [one for one in by_peer.values() if len(one) > 1 and self._is_read_for(one[0], self._turn_ns, now_ns)]
+            if not due:
                 break
-            found.append(of_heaviest.pop(0))
+            found.append(max(due, key=len).pop(0))
         return found
+
+    def _is_read_for(self, call: WatchedCall, time_ns: int, now_ns: int) -> bool:
+        """For so long, at least."""
+        return self._inside[call].since_ns <= now_ns - time_ns
+
+    def _is_read_since(self, call: WatchedCall, since_ns: int) -> None:
+        if (found := self._inside.get(call)) is not None:
+            self._inside[call] = found._replace(since_ns=since_ns)
 
     def _let_in(self) -> None:
         while self._waiting and len(self._inside) < self._opening_max:
@@ -110,7 +122,7 @@ class CallGate:
             turn = self._take(call)
             if peer in self._waiting:
                 self._waiting[peer] = self._waiting.pop(peer)  # behind the other peers
-            self._inside[call] = _OpeningCall(peer, self._now_ns())
+            self._inside[call] = _OpeningCall(peer, _NOT_READ)
             self._inside_of[peer] += 1
             turn(True)
 

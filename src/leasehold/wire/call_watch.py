@@ -15,11 +15,11 @@ from leasehold.limits.flight import (
     FLIGHT_IDLE_NS,
     FLIGHT_OPENING_NS,
     FLIGHT_SCANS_PATIENCE_NS,
+    FLIGHT_SHUTDOWN_NS,
     FLIGHT_STRANGERS_CROWDED,
     FLIGHT_WATCH_NS,
 )
-from leasehold.limits.units import SECOND_NS
-from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 _WAITS_FOR_US: Final = 2**63
 
@@ -96,6 +96,7 @@ class CallWatch:
         self._lock = threading.Lock()
         self._calls: set[WatchedCall] = set()
         self.closed = threading.Event()
+        self._until_ns = 2**63
         self._looks: list[Callable[[], None]] = []
         threading.Thread(target=self._run, name="flight watch", daemon=True).start()
 
@@ -104,7 +105,8 @@ class CallWatch:
         self._looks.append(look)
 
     def close(self) -> None:
-        """Cancels the calls that have sent nothing."""
+        """Cancels the calls that have sent nothing. It looks on while others may end by themselves."""
+        self._until_ns = self.now_ns() + FLIGHT_SHUTDOWN_NS
         self.closed.set()
         with self._lock:
             opening = [call for call in self._calls if call.is_opening]
@@ -123,13 +125,15 @@ class CallWatch:
                 self._calls.discard(watched)
 
     def _run(self) -> None:
-        while not self.closed.wait(FLIGHT_WATCH_NS / SECOND_NS):
-            now_ns = self.now_ns()
+        while self.now_ns() < self._until_ns:
+            sleep_ns(FLIGHT_WATCH_NS)
             with self._lock:
-                late = [call for call in self._calls if call.deadline_ns < now_ns]
-                late += displaced(self._calls, self._crowded, now_ns - FLIGHT_SCANS_PATIENCE_NS)
-                strangers = [call for call in self._calls if call.is_stranger]
-                late += displaced(strangers, FLIGHT_STRANGERS_CROWDED, now_ns - FLIGHT_SCANS_PATIENCE_NS)
+                calls = tuple(self._calls)
+            now_ns = self.now_ns()
+            late = [call for call in calls if call.deadline_ns < now_ns]
+            late += displaced(calls, self._crowded, now_ns - FLIGHT_SCANS_PATIENCE_NS)
+            strangers = [call for call in calls if call.is_stranger]
+            late += displaced(strangers, FLIGHT_STRANGERS_CROWDED, now_ns - FLIGHT_SCANS_PATIENCE_NS)
             for call in late:
                 call.cancel()
             for look in tuple(self._looks):

@@ -83,6 +83,7 @@ class FlightCall:
     def first(self, most_bytes: int, *, is_decided_inside: bool = False) -> bytes:
         """The message that a call begins with, once it is its turn; a stranger's call, or one that `is_decided_inside`,
         then has to be `taken`. Raises `Refused`: BAD_TICKET if it is too large, BUSY if too much is held."""
+        self._gate.reads(self.watched)
         with self.watched.opening():
             message = self._next()
         if self.user is not None and not is_decided_inside:

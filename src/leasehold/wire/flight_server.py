@@ -163,7 +163,7 @@ class FlightServer:
         methods = _Methods(service, self._watch, on_fault, peers, self.known)
         on_thread = partial(self._on_thread, doors.names, methods)
         served = {SERVICE + name: on_thread(one) for name, one in methods.served.items()}
-        unserved = on_thread(_unserved)
+        unserved = _unserved
         self._loop = LoopThread("flight doors")
         self._loop.run(self._server.serve(doors.sockets, served, unserved))
 
@@ -389,6 +389,8 @@ class _Methods:
             yield write_field(1, name.encode()) + write_field(2, description.encode())
 
 
-def _unserved(_call: FlightCall) -> Generator[bytes]:
-    yield from ()
-    raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
+async def _unserved(call: IncomingCall) -> None:
+    context = ThreadCall(call)
+    error = Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
+    fail(context, told(error))
+    context.refuse()

@@ -7,8 +7,9 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 
@@ -30,7 +31,7 @@ from tests.attacks.unfinished import (
     frame,
     header_block,
     in_message,
-    untaken_calls,
+    no_windows,
     whole_frames,
 )
 
@@ -232,34 +233,44 @@ def test_calls_that_a_node_refuses(ground: Ground, scale: int) -> None:
 @pytest.mark.parametrize("hosts", [1, HOSTS])
 def test_refused_calls_each_followed_by_two(ground: Ground, scale: int, hosts: int) -> None:
     """Their windows stay at 0, so a connection soon has as many as it may have at once."""
-    asked = encode(WhoAreYou())
-    message = in_message(asked)
-    block = header_block(CALL, ground.coordinator)
+    asked = Asked(header_block(CALL, ground.coordinator), in_message(encode(WhoAreYou())))
+    hosts_of = [ground.strange_host(2 + number % hosts) for number in range(max(hosts, PACED_CONNECTIONS))]
+    floods(ground, [partial(asked.followed, ground, ground.coordinator, one) for one in hosts_of], SECONDS * scale)
 
-    def flood(host: str, stopped: threading.Event) -> None:
+
+class Asked(NamedTuple):
+    """A call that is asked for again and again."""
+
+    block: bytes
+    message: bytes | None
+    """None if it says nothing."""
+
+    def frames(self, streams: Iterable[int]) -> bytes:
+        return b"".join(
+            frame(HEADERS, END_HEADERS, one, self.block)
+            + (b"" if self.message is None else frame(DATA, END_STREAM, one, self.message))
+            for one in streams
+        )
+
+    def followed(self, ground: Ground, address: str, host: str, stopped: threading.Event) -> None:
+        """On a connection from this host whose windows stay at 0: each call that ends is followed by two."""
         while not stopped.is_set():
-            with (
-                contextlib.suppress(OSError),
-                ground.connection(ground.coordinator, host, patience_s=WAIT_S) as connection,
-            ):
-                connection.sendall(untaken_calls(CALL, ground.coordinator, asked, BURST_CALLS))
-                follow(connection, stopped)
+            with contextlib.suppress(OSError), ground.connection(address, host, patience_s=WAIT_S) as connection:
+                streams = itertools.count(1, 2)
+                connection.sendall(no_windows() + self.frames(itertools.islice(streams, BURST_CALLS)))
+                connection.settimeout(WAIT_S)
+                came = bytearray()
+                while not stopped.is_set() and (piece := received(connection)) is not None:
+                    came += piece
+                    connection.sendall(self.frames(itertools.islice(streams, 2 * ended(came))))
 
-    def follow(connection: socket.socket, stopped: threading.Event) -> None:
-        connection.settimeout(WAIT_S)
-        came, following = bytearray(), itertools.count(1 + 2 * BURST_CALLS, 2)
-        while not stopped.is_set() and (piece := connection.recv(65_536)):
-            came += piece
-            begun = itertools.islice(following, 2 * ended(came))
-            connection.sendall(
-                b"".join(
-                    frame(HEADERS, END_HEADERS, one, block) + frame(DATA, END_STREAM, one, message) for one in begun
-                )
-            )
 
-    connections = max(hosts, PACED_CONNECTIONS)
-    attackers = [partial(flood, ground.strange_host(2 + number % hosts)) for number in range(connections)]
-    floods(ground, attackers, SECONDS * scale)
+def received(connection: socket.socket) -> bytes | None:
+    """What has come within WAIT_S, if anything has; None at the end."""
+    try:
+        return connection.recv(65_536) or None
+    except TimeoutError:
+        return b""
 
 
 def ended(came: bytearray) -> int:

@@ -14,28 +14,40 @@ TURN_NS = 2 * MILLISECOND_NS
 
 
 class Entering:
-    def __init__(self, gate: CallGate, watch: CallWatch, peer: str) -> None:
+    def __init__(self, ground: "Ground", peer: str) -> None:
+        self._ground = ground
         self.call = GatedCall()
-        self.watched = WatchedCall(self.call, watch)
+        self.watched = WatchedCall(self.call, ground.watch)
         self.entered: bool | None = None
         """What it was told; None while it waits."""
-        gate.enter(self.watched, peer, self._told)
+        ground.gate.enter(self.watched, peer, self._told)
 
     def _told(self, is_in: bool) -> None:
         assert self.entered is None, "once"
         self.entered = is_in
+        self._ground.told.append(self)
 
 
 class Ground:
     def __init__(self) -> None:
         self.now_ns = 0
+        self.told: list[Entering] = []
         self.watch = CallWatch()
         self.gate = CallGate(
             opening_max=2, waiting_max=3, patience_ns=PATIENCE_NS, turn_ns=TURN_NS, now_ns=lambda: self.now_ns
         )
 
     def entering(self, peer: str = "") -> Entering:
-        return Entering(self.gate, self.watch, peer)
+        made = Entering(self, peer)
+        self.read()
+        return made
+
+    def read(self) -> None:
+        """Those that have got in since are read from now on."""
+        for one in self.told:
+            if one.entered:
+                self.gate.reads(one.watched)
+        self.told.clear()
 
     def inside(self) -> list[Entering]:
         found = [self.entering() for _ in range(2)]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import grpc
 import pyarrow as pa
@@ -13,10 +14,12 @@ from tests.few import few
 from tests.unit.wire.served_flight import KINDS, Served, Service, call, rows, serving, status
 
 from leasehold.errors import BadSettings, Fenced, Refused, Unreachable
+from leasehold.limits.flight import FLIGHT_STRANGERS_OPENING_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire import flight_server
+from leasehold.wire.call_gate import CallGate
 from leasehold.wire.flight import within
-from leasehold.wire.flight_server import FlightServer
+from leasehold.wire.flight_server import SERVICE, FlightServer
 from leasehold.wire.http2 import patience
 
 
@@ -222,3 +225,30 @@ def test_a_client_that_cancels_ends_the_handler(served: Served) -> None:
     reader.read_chunk()
     reader.cancel()
     assert served.service.ended.wait(20)
+
+
+def test_a_call_that_is_taken_back_while_it_waits_for_its_turn_leaves_nothing(served: Served) -> None:
+    watch = served.server._watch
+    gates = [look.__self__ for look in watch._looks]  # type: ignore[attr-defined]
+    [callers, strangers] = [one for one in gates if isinstance(one, CallGate)]
+    assert len(gates) == 4, "of both gates, of scans, and of large rows"
+    places = served.server._places._value
+    never = threading.Event()
+
+    def silent(channel: grpc.Channel) -> Any:
+        return channel.stream_stream(SERVICE + "DoPut")(iter(never.wait, True))
+
+    with served.raw() as channel:
+        strangers._patience_ns = 600 * SECOND_NS
+        inside = [silent(channel) for _ in range(FLIGHT_STRANGERS_OPENING_MAX)]
+        wait_until(lambda: len(strangers._inside) == len(inside))
+        waiting = silent(channel)
+        wait_until(lambda: len(strangers._waits_as) == 1)
+        waiting.cancel()
+        wait_until(lambda: not strangers._waits_as)
+        wait_until(lambda: len(watch._calls) == len(inside))
+        for one in inside:
+            one.cancel()
+        wait_until(lambda: served.server._places._value == places)
+        assert [len(one) for one in (strangers._inside, watch._calls, callers._inside)] == [0, 0, 0]
+        never.set()

@@ -66,6 +66,7 @@ class ThreadCall(Iterator[bytes]):
     def refuse(self) -> None:
         """It ends as `ends_with` says, before a thread has it."""
         self._call.end(*self._end)
+        self._over()
 
     def _over(self) -> None:
         self._call.on_room = nobody_waits
