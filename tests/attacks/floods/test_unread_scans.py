@@ -67,7 +67,7 @@ def test_scans_that_nobody_reads(ground: Ground, scale: int, table: str) -> None
                 opened.callback(call.cancel)
 
 
-CALLERS_CONNECTIONS = 3
+CALLERS_CONNECTIONS = 8
 """To each node."""
 
 

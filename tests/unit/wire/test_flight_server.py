@@ -227,7 +227,7 @@ def test_a_client_that_cancels_ends_the_handler(served: Served) -> None:
     assert served.service.ended.wait(20)
 
 
-def test_a_call_that_is_taken_back_while_it_waits_for_its_turn_leaves_nothing(served: Served) -> None:
+def test_calls_that_wait_for_their_turn_leave_nothing_and_have_no_thread(served: Served) -> None:
     watch = served.server._watch
     gates = [look.__self__ for look in watch._looks]  # type: ignore[attr-defined]
     [callers, strangers] = [one for one in gates if isinstance(one, CallGate)]
@@ -242,9 +242,11 @@ def test_a_call_that_is_taken_back_while_it_waits_for_its_turn_leaves_nothing(se
         strangers._patience_ns = 600 * SECOND_NS
         inside = [silent(channel) for _ in range(FLIGHT_STRANGERS_OPENING_MAX)]
         wait_until(lambda: len(strangers._inside) == len(inside))
-        waiting = silent(channel)
-        wait_until(lambda: len(strangers._waits_as) == 1)
-        waiting.cancel()
+        waiting = [silent(channel) for _ in range(20)]
+        wait_until(lambda: len(strangers._waits_as) == len(waiting))
+        assert len(served.server._threads._threads) == len(inside)
+        for one in waiting:
+            one.cancel()
         wait_until(lambda: not strangers._waits_as)
         wait_until(lambda: len(watch._calls) == len(inside))
         for one in inside:
