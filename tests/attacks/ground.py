@@ -28,6 +28,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
@@ -197,7 +198,17 @@ class Ground:
         return f"127.{number >> 8}.{self._attacked[0]}.{number & 255}"
 
     def in_tls(self, connection: socket.socket) -> socket.socket:
-        return connection if self.files is None else self.client_context().wrap_socket(connection)
+        if self.files is None:
+            return connection
+        try:
+            return self.client_context().wrap_socket(connection)
+        except OSError as error:
+            # Python does not close what it has begun with where the connection was reset before.
+            for step, _ in traceback.walk_tb(error.__traceback__):
+                begun = step.f_locals.get("self")
+                if isinstance(begun, ssl.SSLSocket):
+                    begun.close()
+            raise
 
     def client_context(self) -> ssl.SSLContext:
         """Of attackers that have files."""
