@@ -38,6 +38,18 @@ def served(fair: FairTurns[str], cost_ns: dict[str, int], turns_taken: int) -> C
     return worked
 
 
+def newcomer_goes_first(fair: FairTurns[str]) -> None:
+    """Until it has used what it has in hand; then it waits."""
+    for _ in range(NEWCOMER_NS // TURN_NS):
+        fair.begin(TURN_NS)
+        fair.wait("newcomer", "newcomer")
+        assert fair.next() == "newcomer"
+        fair.spend("newcomer", TURN_NS)
+    fair.spend("newcomer", 2 * ALWAYS_NS)
+    fair.begin(0)
+    fair.wait("newcomer", "newcomer")
+
+
 def test_bytes_are_looked_at_at_once_until_the_turn_is_used_up() -> None:
     fair = FairTurns[str]()
     assert fair.may_go()
@@ -108,14 +120,7 @@ def test_the_first_requests_of_a_newcomer_do_not_wait_for_a_crowd() -> None:
     for peer in crowd:
         fair.wait(peer, peer)
     served(fair, dict.fromkeys(crowd, ALWAYS_NS), 240 * (NEWCOMER_NS // TURN_NS + 1))
-    for _ in range(NEWCOMER_NS // TURN_NS):
-        fair.begin(TURN_NS)
-        fair.wait("newcomer", "newcomer")
-        assert fair.next() == "newcomer"
-        fair.spend("newcomer", TURN_NS)
-    fair.spend("newcomer", 2 * ALWAYS_NS)
-    fair.begin(0)
-    fair.wait("newcomer", "newcomer")
+    newcomer_goes_first(fair)
     assert fair.next() != "newcomer"
 
 
@@ -301,14 +306,7 @@ def test_a_newcomer_goes_before_known_peers() -> None:
     for peer in PEERS:
         fair.wait(peer, peer)
     served(fair, costs, 4 * len(PEERS) * NEWCOMER_NS // TURN_NS)
-    for _ in range(NEWCOMER_NS // TURN_NS):
-        fair.begin(TURN_NS)
-        fair.wait("newcomer", "newcomer")
-        assert fair.next() == "newcomer"
-        fair.spend("newcomer", TURN_NS)
-    fair.spend("newcomer", 2 * ALWAYS_NS)
-    fair.begin(0)
-    fair.wait("newcomer", "newcomer")
+    newcomer_goes_first(fair)
     assert fair.next() in PEERS
 
 
