@@ -205,8 +205,7 @@ class Ground:
         except OSError as error:
             # Python does not close what it has begun with where the connection was reset before.
             for step, _ in traceback.walk_tb(error.__traceback__):
-                begun = step.f_locals.get("self")
-                if isinstance(begun, ssl.SSLSocket):
+                if isinstance(begun := step.f_locals.get("self"), ssl.SSLSocket):
                     begun.close()
             raise
 
