@@ -11,9 +11,9 @@ them.
 | is decided on | the server has taken or refused it | never |
 
 Peers take turns: room goes to the peer with the fewest calls inside, and to its calls in order of arrival. A peer is an
-address, or a user who is known. Somebody has to `look` from time to time for calls that give way. A call that waits has
-no thread: hundreds of threads that wait for each other would keep all others from working. Scans of users are decided on inside the gate too: hundreds of threads that read the
-vault at once would wait for each other.
+address, or a user who is known. A call that waits has no thread, and scans of users are decided on inside the gate too:
+hundreds of threads at once would wait for each other's locks. Somebody has to `look` from time to time for calls that
+give way.
 """  # noqa: E501 a row of a table is one line
 
 import threading

@@ -9,8 +9,8 @@ of its places. The part of strangers is an eighth of all (STRANGERS_PART), that 
 | a user or member, strangers have more than their part | the stranger with most |
 | a user or member | the one of these with most, if it has two more |
 | a stranger, strangers have less than their part | the user or member with most, if it has two more, or any if the stranger has no place |
-| whoever has no place | the stranger with most, or who came first if all have as many |
-| whoever has one | the stranger with most, if it has two more |
+| a peer without a place | the stranger with most, or who came first if all have as many |
+| a peer with one | the stranger with most, if it has two more |
 
 So strangers keep no known peer out, and known peers keep no newcomer out, from however many addresses.
 """  # noqa: E501 a row of a table is one line

@@ -163,9 +163,8 @@ class FlightServer:
         methods = _Methods(service, self._watch, on_fault, peers, self.known)
         on_thread = partial(self._on_thread, doors.names, methods)
         served = {SERVICE + name: on_thread(one) for name, one in methods.served.items()}
-        unserved = _unserved
         self._loop = LoopThread("flight doors")
-        self._loop.run(self._server.serve(doors.sockets, served, unserved))
+        self._loop.run(self._server.serve(doors.sockets, served, _unserved))
 
     def close(self) -> None:
         """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""

@@ -7,7 +7,7 @@ from leasehold.limits.http2 import HASTY_CONNECTIONS, HASTY_CONNECTIONS_MAX
 
 
 class HastyPeers:
-    """Whoever tells of peers bounds how many there are."""
+    """The caller bounds how many peers there are."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

@@ -32,22 +32,21 @@ class CallsPerPeer:
     @contextmanager
     def counted(self, peer: str) -> Generator[bool]:
         """Around a call of this peer; yields whether there is room for it."""
-        has_room = self.begin(peer)
+        has_room = self._begin(peer)
         try:
             yield has_room
         finally:
             if has_room:
-                self.end(peer)
+                self._end(peer)
 
-    def begin(self, peer: str) -> bool:
-        """Whether there is room for a call of this peer; if so, it has to `end`."""
+    def _begin(self, peer: str) -> bool:
         with self._lock:
             has_room = not self._are_counted or self._calls[peer] < self._per_peer_max
             if has_room and self._are_counted:
                 self._calls[peer] += 1
             return has_room
 
-    def end(self, peer: str) -> None:
+    def _end(self, peer: str) -> None:
         with self._lock:
             self._calls[peer] -= 1  # below zero if nothing is counted
             if self._calls[peer] <= 0:

@@ -9,7 +9,6 @@ class GatedCall:
 
     def __init__(self) -> None:
         self.is_cancelled = False
-        self.is_ended = threading.Event()
         self.is_watched = threading.Event()
         """Set once the gate has taken the call in, or let it wait: it hears of its end from then on."""
         self._at_end: list[Callable[[], None]] | None = []
@@ -29,4 +28,3 @@ class GatedCall:
         acts, self._at_end = self._at_end or [], None
         for act in acts:
             act()
-        self.is_ended.set()

@@ -1,10 +1,11 @@
 """Whose bytes a server looks at next: peers share its time.
 
-What a peer sends may cost its server much or little, and a stranger chooses what. So the time is counted that each one
-has really taken, and while bytes wait, those of the one that has taken least are looked at next. Whoever has asked for
-nothing of late has a turn at once, however many others flood the server. All peers of a user share as one, and take
-turns among themselves; so do all connections of another peer. Users and members (`wire/known_peers.py`) have a larger
-share than strangers, and their turns come before those of strangers that come at the same time.
+What a peer sends may cost its server much or little, and a stranger chooses what. So the server counts the time that it
+has really worked for each sharer. While bytes wait, it looks next at those of the sharer that has taken least. One that
+has asked for nothing of late has a turn at once, however many others flood the server. All peers of a user are one
+sharer, and take turns among themselves; any other peer is one with all its connections. Users and members
+(`wire/known_peers.py`) have a larger share than strangers, and their turns come before those of strangers that come at
+the same time.
 
 A stranger that has used less than strangers may is a newcomer: it has up to NEWCOMER_NS in hand, and goes before all
 others, so that its first requests need not wait for those of a crowd that wants ever more, be they strangers or users.
