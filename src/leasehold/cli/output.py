@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -16,6 +16,9 @@ from leasehold.limits.clients import PROGRESS_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from leasehold.core.words.messages import WaitingFor
 
 RULED_ROWS_MAX = 1_000
@@ -100,41 +103,59 @@ def show_answer(output: Output, value: Any, *lines: str) -> None:
         say(line)
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], is_warned: Callable[[str, Any], bool] = lambda *_: False
+) -> None:
     """A table on stdout, no wider than the terminal. A table of more than RULED_ROWS_MAX rows has no rules, and any
-    width. On a terminal too narrow for the names of the columns, each row is a block of lines with one value each."""
+    width. On a terminal too narrow for the names of the columns, each row is a block of lines with one value each.
+    There each cell is yellow of which `is_warned` says so, told its column and value."""
     names = [_cell(name) for name in columns]
-    cells = [[_cell(cell) for cell in row] for row in rows]
-    if len(cells) > RULED_ROWS_MAX:
-        _show_plain([names, *cells])
+    values = [list(row) for row in rows]
+    if len(values) > RULED_ROWS_MAX:
+        _show_plain([names, *([_cell(value) for value in row] for row in values)])
         return
-    _write(_ruled(names, cells))
-
-
-def _ruled(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     from rich.console import Console
+    from rich.text import Text
+
+    cells = [
+        [
+            Text(_cell(value), "yellow" if is_warned(column, value) else "")
+            for column, value in zip(columns, row, strict=True)
+        ]
+        for row in values
+    ]
+    console = Console(file=sys.stdout)
+    is_narrow = console.is_terminal and sum(len(name) + len("│  ") for name in names) >= console.width
+    with console.capture() as rendered:
+        (_draw_blocks if is_narrow else _draw_ruled)(console, names, cells)
+    _write(rendered.get())
+
+
+def _draw_ruled(console: "Console", columns: Sequence[str], rows: Sequence[Sequence["Text"]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=sys.stdout)
-    if console.is_terminal and sum(len(column) + len("│  ") for column in columns) >= console.width:
-        return _blocks(columns, cells)
     table = Table()
     for column in columns:
         table.add_column(Text(column), overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
+    for row in rows:
+        table.add_row(*row)
     if not console.is_terminal:
         console.width = console.measure(table, options=console.options.update(width=LINE_WIDTH_MAX)).maximum
-    with console.capture() as rendered:
-        console.print(table)
-    return rendered.get()
+    console.print(table)
 
 
-def _blocks(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def _draw_blocks(console: "Console", columns: Sequence[str], rows: Sequence[Sequence["Text"]]) -> None:
+    from rich.text import Text
+
     width = max(map(len, columns))
-    rows = (zip(columns, row, strict=True) for row in cells)
-    return "\n".join("".join(f"{name:{width}}  {cell}".rstrip() + "\n" for name, cell in row) for row in rows)
+    for at, row in enumerate(rows):
+        if at:
+            console.print()
+        for column, cell in zip(columns, row, strict=True):
+            line = Text(f"{column:{width}}  ").append_text(cell)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
 
 
 def _show_plain(cells: Sequence[Sequence[str]]) -> None:

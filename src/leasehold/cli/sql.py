@@ -13,10 +13,12 @@ from leasehold.cli.output import Countdown, Output, RowsOutput, show_json, show_
 from leasehold.cli.receipt import show_receipt
 from leasehold.cli.statement import read_statement, read_timeout_s
 from leasehold.client.coordinators import Coordinators
+from leasehold.core.questions.certificates import CERTIFICATE_COLUMN, is_ending
 from leasehold.core.words.messages import Receipt
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, OutcomeUnknown
 from leasehold.ids import NodeId, StatementId
 from leasehold.sql.kind import StatementKind, kind_of
+from leasehold.wire.clock import BoottimeClock
 
 
 def run_statement(
@@ -72,7 +74,12 @@ def run_statement(
     if shown is Output.JSON:
         show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
     else:
-        show_table(answer.columns, answer.rows)
+        now_s = BoottimeClock().wall_us() // 1_000_000
+        show_table(
+            answer.columns,
+            answer.rows,
+            is_warned=lambda column, value: column == CERTIFICATE_COLUMN and is_ending(value, now_s),
+        )
     return ExitCode.DONE
 
 

@@ -71,6 +71,18 @@ def test_a_terminal_too_narrow_for_the_names_of_the_columns_shows_a_block_for_ea
         ]
 
 
+@pytest.mark.parametrize("width", [80, 33])
+def test_a_cell_that_warns_is_yellow_on_a_terminal_and_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    show_table(*NODES, is_warned=lambda column, value: column == "name" and value == "node-2")
+    assert re.findall("\x1b\\[33m(.*?)\x1b", terminal.getvalue()) == ["node-2"]
+
+
 def test_what_no_terminal_shows_is_folded_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, [("t", " ".join(["word"] * 50), 1)])
     assert " ".join(["word"] * 50) in out

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.questions.certificates import shown_end
+from leasehold.core.questions.certificates import CERTIFICATE_COLUMN, shown_end
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import CoordinatorRecord
@@ -19,7 +19,7 @@ COLUMNS: Final = (
     "lag",
     "store_member",
     "version",
-    "certificate",
+    CERTIFICATE_COLUMN,
 )
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grants import HeldLease
-from leasehold.core.questions.certificates import shown_end
+from leasehold.core.questions.certificates import CERTIFICATE_COLUMN, shown_end
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.recovery.progress import in_words, left_in_words, segments_in_words
 from leasehold.core.replicas.copies import Shortfall
@@ -38,7 +38,7 @@ COLUMNS = (
     "seen",
     "drain",
     "rack",
-    "certificate",
+    CERTIFICATE_COLUMN,
 )
 
 

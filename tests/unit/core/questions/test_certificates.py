@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.questions.certificates import ending, shown_end
+from leasehold.core.questions.certificates import ending, is_ending, shown_end
 from leasehold.limits.certificates import CERTIFICATE_ENDING_DAYS
 
 DAY_S = 86_400
@@ -29,3 +29,8 @@ def test_people_are_told_of_a_certificate_that_ends_soon(ends_s, words):
     [told] = ending({"node-1": ends_s, "node-2": SOON_S, "without": 0}, NOW_S)
     assert told.startswith(f"the certificate of node-1 {words}")
     assert "leasehold ca renew" in told
+
+
+@pytest.mark.parametrize(("ends_s", "is_soon"), [(NOW_S - 1, True), (SOON_S - 1, True), (SOON_S, False), (None, False)])
+def test_the_time_that_is_shown_tells_whether_a_certificate_ends_soon(ends_s, is_soon):
+    assert is_ending(shown_end(ends_s), NOW_S) is is_soon
