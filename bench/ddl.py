@@ -150,6 +150,7 @@ class _Inside:
             passwords=Argon2Passwords(),
             entropy=SystemEntropy(),
             threads=OneThread(),
+            statement_threads=OneThread(),
         )
         server = await serve("127.0.0.1:0", coordinator, on_fault=lambda fault: note(repr(fault)))
         try:

@@ -274,12 +274,20 @@ MUTANTS = (
         edits=(
             Edit(
                 "FairQueue.next_ticket",
-                "self._waiting[user] = tickets",
-                "...; self._waiting.move_to_end(user, last=False)",
+                "min(self._waiting, key=self._share_ns)",
+                "min(self._waiting, key=lambda one: self._waiting[one][0])",
             ),
         ),
         hunters=("tests/unit/core/access/test_fair_queue.py", "tests/unit/coordinator/test_user_turns.py"),
         unseen="a random cluster asks for no statement that takes long to parse",
+    ),
+    Mutant(
+        name="turns that count for nothing",
+        invariant="INV-DDL-1",
+        rule="next is the turn of the user whose turns have taken least time",
+        edits=(Edit("UserTurns._has_worked", "self._queue.used(user, self._now_ns() - began_ns)", "pass"),),
+        hunters=("tests/unit/coordinator/test_user_turns.py",),
+        unseen="a computation takes no time in a random cluster",
     ),
     Mutant(
         name="large statements of users without rights parsed",

@@ -116,6 +116,7 @@ class Desk:
             passwords=QuickPasswords(),
             entropy=self.entropy,
             threads=NoThreads(),
+            statement_threads=NoThreads(),
         )
         self._life = self.group.create_task(self.coordinator.run())
         await until(lambda: self.coordinator.leader)

@@ -166,6 +166,7 @@ async def ground() -> AsyncIterator[Ground]:
         passwords=QuickPasswords(),
         entropy=SystemEntropy(),
         threads=NoThreads(),
+        statement_threads=NoThreads(),
     )
     faults: list[BaseException] = []
     server = await serve("127.0.0.1:0", coordinator, on_fault=faults.append)

@@ -85,6 +85,7 @@ async def _serve(
         passwords=Argon2Passwords(),
         entropy=SystemEntropy(),
         threads=OneThread(),
+        statement_threads=OneThread(),
         seen=sightings.seen,
         keys=keys,
         transport=GrpcTransport(secrets.tls),

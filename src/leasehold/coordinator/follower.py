@@ -56,7 +56,7 @@ from leasehold.ids import Revision, Term
 from leasehold.limits.statements import INLINE_EFFORT_MAX
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.sql.parse import parse, parses_at_once
-from leasehold.wire.ports import CALLER, Threads
+from leasehold.wire.ports import CALLER
 from leasehold.wire.tasks import EndableWaits
 
 log = logging.getLogger(__name__)
@@ -80,15 +80,14 @@ class Follower:
         self,
         storage: MetaStorage,
         membership: Membership,
-        threads: Threads,
         backups: Backups,
         not_leading: NotLeading,
+        turns: UserTurns,
         before: Catalog | None = None,
     ) -> None:
         self._storage = storage
         self._membership = membership
-        self._threads = threads
-        self._turns = UserTurns()
+        self._turns = turns
         self._backups = backups
         self._not_leading = not_leading
         self._catalog = before
@@ -230,7 +229,7 @@ class Follower:
         async def told() -> T:
             catalog = await self._confirmed()
             check_caller(request, CALLER.get(), catalog)
-            return await self._threads.run(partial(tell, catalog))
+            return await self._turns.threads.run(partial(tell, catalog))
 
         return await self._turns.run(user, told, request=request)
 

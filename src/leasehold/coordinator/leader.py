@@ -31,6 +31,7 @@ from leasehold.coordinator.upkeep.housekeeping import Housekeeping
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.upkeep.scrub import scrub
 from leasehold.coordinator.upkeep.wallclock import BelievedClock
+from leasehold.coordinator.user_turns import CoordinatorTurns
 from leasehold.coordinator.who_asks import tell_who_asks
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.callers import check_caller
@@ -55,7 +56,7 @@ from leasehold.limits.statements import INLINE_EFFORT_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS, REPAIR_GATHER_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
-from leasehold.wire.ports import CALLER, PEER, Clock, Duplex, Entropy, Passwords, Threads
+from leasehold.wire.ports import CALLER, PEER, Clock, Duplex, Entropy, Passwords
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Leader:
         clock: Clock,
         passwords: Passwords,
         entropy: Entropy,
-        threads: Threads,
+        turns: CoordinatorTurns,
         group: asyncio.TaskGroup,
         grantor: type[Grantor],
         seen: Callable[[str], str],
@@ -87,10 +88,9 @@ class Leader:
         assert catalog.largest_lease is not None
         self._storage = storage
         self._clock = clock
-        self._threads = threads
+        self._threads = turns.short.threads
         self._group = group
         self._leadership = leadership
-        self._term = leadership.term
         self._cluster = catalog.cluster
         self.grantor: Final = grantor(
             term=leadership.term,
@@ -109,12 +109,12 @@ class Leader:
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns, self._wall_us)
         self._leasing = Leasing(self.grantor, clock)
         self._leasing.committed(catalog)
-        self._transactions = WriteTransactions(self._writer, self._leasing, clock, entropy, threads, self._wall_us)
+        self._transactions = WriteTransactions(self._writer, self._leasing, clock, entropy, turns.short, self._wall_us)
         self._queries = Queries(self._writer, clock)
-        self._plans = Plans(storage, threads, self._writer)
+        self._plans = Plans(storage, turns.short, self._writer)
         self._reports = NodeReports(self._writer, self._leasing)
         self._wall = BelievedClock(clock, self._writer)
-        self._housekeeping = Housekeeping(self._writer, self._wall, threads)
+        self._housekeeping = Housekeeping(self._writer, self._wall, turns.short.threads)
         self._retaining = Retaining(storage, leadership, self._writer, clock)
         self._live_keys = LiveKeys(catalog)
         self._snapshots = Snapshots(storage, self._retaining, lambda: self._live_keys.count, clock.now_ns)
@@ -135,14 +135,14 @@ class Leader:
             self._writer,
             self._leasing,
             clock,
-            threads,
+            turns.short.threads,
             group,
             end_session=self._sessions.end,
             wall_us=self._wall.wall_us,
         )
         self._repair = Repair(
             self._writer,
-            threads,
+            turns.short.threads,
             clock.now_ns,
             leaving=self._removal.all_leaving,
             leased=self._leasing.leased,
@@ -182,14 +182,14 @@ class Leader:
             self._leasing,
             clock,
             group,
-            threads,
+            turns.long,
             wall_us=self._wall.wall_us,
             serving=lambda: self._overview.serving(self._writer.catalog, clock.now_ns()),
             hashed=self._logins.hashed,
             leaving=self._removal.all_leaving,
             failing=self._sessions.disks_failing,
         )
-        self._execution = Execution(self._procedures, self._overview, lambda: self._writer.catalog, clock, threads)
+        self._execution = Execution(self._procedures, self._overview, lambda: self._writer.catalog, clock, turns)
 
     def start(self) -> None:
         """Starts the tasks of this term in its group, and resumes the statements of earlier leaders."""
@@ -233,7 +233,7 @@ class Leader:
             tell_who_asks(user)
         match request:
             case messages.WhoAreYou():
-                return cluster_facts(self._writer.catalog, self._term, leader=True)
+                return cluster_facts(self._writer.catalog, self._leadership.term, leader=True)
             case messages.ChallengeCoordinator():
                 return self._prove(request)
             case messages.Allocate():

@@ -16,6 +16,7 @@ from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.reporter import CoordinatorReporter
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
+from leasehold.coordinator.user_turns import CoordinatorTurns
 from leasehold.core.access.callers import Caller, check_counts, check_founder
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
@@ -67,6 +68,7 @@ class Coordinator:
         passwords: Passwords,
         entropy: Entropy,
         threads: Threads,
+        statement_threads: Threads,
         settings: SettingsRecord = DEFAULT_SETTINGS,
         grantor: type[Grantor] = Grantor,
         seen: Callable[[str], str] = lambda _: "",
@@ -90,6 +92,7 @@ class Coordinator:
         self._clock = clock
         self._began_ns = clock.now_ns()
         self._settings = settings
+        self._new_turns = partial(CoordinatorTurns, threads, statement_threads, clock.now_ns)
         backups = Backups(storage, clock.now_ns)
         self._new_leader = partial(
             Leader,
@@ -97,13 +100,12 @@ class Coordinator:
             clock=clock,
             passwords=passwords,
             entropy=entropy,
-            threads=threads,
             grantor=grantor,
             seen=seen,
             membership=self.membership,
             backups=backups,
         )
-        self._new_follower = partial(Follower, storage, self.membership, threads, backups, self._does_not_lead)
+        self._new_follower = partial(Follower, storage, self.membership, backups, self._does_not_lead)
         self._leadership: Leadership | None = None
         self._leader: Leader | None = None
         self._follower: Follower | None = None
@@ -159,7 +161,7 @@ class Coordinator:
         leadership = None
         try:
             async with asyncio.TaskGroup() as group:
-                follower = self._follower = self._new_follower(self._catalog)
+                follower = self._follower = self._new_follower(self._new_turns().short, self._catalog)
                 self._catalog = None
                 following = [group.create_task(follower.run())]
                 if self._transport is not None:
@@ -234,7 +236,9 @@ class Coordinator:
         return catalog
 
     def _take_office(self, leadership: Leadership, catalog: Catalog, group: asyncio.TaskGroup) -> Leader:
-        leader = self._new_leader(leadership=leadership, catalog=catalog, group=group, me=self._me())
+        leader = self._new_leader(
+            turns=self._new_turns(), leadership=leadership, catalog=catalog, group=group, me=self._me()
+        )
         leader.start()
         log.info(
             "leading term %d at revision %d, %d nodes registered, %d statements to resume",

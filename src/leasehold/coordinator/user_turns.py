@@ -1,14 +1,20 @@
-"""Long computations for users: one at a time, users in turn. A coordinator parses large statements in this way, and
-answers large questions."""
+"""Long computations for users: one at a time, next that of the user who has used least.
+
+A coordinator has two threads for them. On one it parses large statements, looks at the SELECT of views, and plans for
+EXPLAIN, each in up to half a second. On the other it answers large questions, plans scans and decides on large commits,
+mostly in milliseconds: these wait for no statement.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from leasehold.core.access.fair_queue import FairQueue, busy
 from leasehold.core.words.messages import Message
 from leasehold.core.words.records import PrincipalRecord
 from leasehold.core.words.request_sizes import decoded_bytes
+from leasehold.wire.ports import Threads
 
 T = TypeVar("T")
 
@@ -16,34 +22,49 @@ T = TypeVar("T")
 class UserTurns:
     """The turns at one thread. Others use the thread too, so it gets only one computation at a time from here."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: Threads, now_ns: Callable[[], int]) -> None:
+        self.threads: Final = threads
+        self._now_ns = now_ns
         self._queue = FairQueue()
         self._turns: dict[int, asyncio.Future[None]] = {}
         self._is_busy = False
+
+    def others(self) -> "UserTurns":
+        """Turns at something else, which may use the thread too."""
+        return UserTurns(self.threads, self._now_ns)
+
+    async def compute(
+        self, user: PrincipalRecord | str | None, compute: Callable[[], T], *, request: Message | None
+    ) -> T:
+        """What this gives, computed on the thread; as `run`."""
+        return await self.run(user, partial(self.threads.run, compute), request=request)
 
     async def run(
         self,
         user: PrincipalRecord | str | None,
         work: Callable[[], Coroutine[Any, Any, T]],
         *,
-        request: Message,
+        request: Message | None,
         characters: int = 0,
         more_bytes: int = 0,
     ) -> T:
         """Does the `work` when it is this user's turn; `characters` are those of a large statement, and `more_bytes` is
-        what is held beside the request until then. Raises BUSY: `Refused` if too many large statements of this user
-        wait, `Indefinite` if too many requests do, or too large ones."""
+        what is held beside the request until then. A `request` that counts elsewhere is None. Raises BUSY: `Refused` if
+        too many large statements of this user wait, `Indefinite` if too many requests do, or too large ones."""
+        name = user.name if isinstance(user, PrincipalRecord) else user or ""
         if self._is_busy:
-            name = user.name if isinstance(user, PrincipalRecord) else user or ""
-            await self._wait(name, request, characters, more_bytes)
+            size_bytes = more_bytes + (0 if request is None else decoded_bytes(request))
+            await self._wait(name, size_bytes, characters)
+        else:
+            self._queue.begin(name)
         self._is_busy = True
+        began_ns = self._now_ns()
         working = asyncio.get_running_loop().create_task(work())
-        working.add_done_callback(self._has_worked)
+        working.add_done_callback(partial(self._has_worked, name, began_ns))
         # A caller that gives up does not stop the thread: the turn ends when the work is done.
         return await asyncio.shield(working)
 
-    async def _wait(self, user: str, request: Message, characters: int, more_bytes: int) -> None:
-        size_bytes = decoded_bytes(request) + more_bytes
+    async def _wait(self, user: str, size_bytes: int, characters: int) -> None:
         while (displaced := self._queue.give_way(user, size_bytes)) is not None:
             self._end(displaced)
         ticket = self._queue.enter(user, characters, size_bytes)
@@ -58,7 +79,7 @@ class UserTurns:
         finally:
             del self._turns[ticket]
             # An error that it holds has this frame in its traceback: a circle, which would keep a large request.
-            del turn, request
+            del turn
 
     def _end(self, ticket: int) -> None:
         turn = self._turns[ticket]
@@ -66,7 +87,8 @@ class UserTurns:
             turn.set_exception(busy())
             turn.exception()  # its caller may be cancelled before it runs
 
-    def _has_worked(self, working: "asyncio.Task[Any]") -> None:
+    def _has_worked(self, user: str, began_ns: int, working: "asyncio.Task[Any]") -> None:
+        self._queue.used(user, self._now_ns() - began_ns)
         if not working.cancelled():
             working.exception()  # the caller may be gone
         self._pass_on()
@@ -79,3 +101,11 @@ class UserTurns:
                 turn.set_result(None)
                 return
         self._is_busy = False
+
+
+class CoordinatorTurns:
+    """The turns at both threads of a coordinator: for statements, which may take long, and for all else."""
+
+    def __init__(self, short: Threads, long: Threads, now_ns: Callable[[], int]) -> None:
+        self.short: Final = UserTurns(short, now_ns)
+        self.long: Final = UserTurns(long, now_ns)

@@ -255,6 +255,7 @@ class SimulatedCoordinator:
             passwords=QuickPasswords(),
             entropy=self.cluster.entropy,
             threads=NoThreads(),
+            statement_threads=NoThreads(),
             settings=self.cluster.settings,
             grantor=Grantor if watch is None else watch.grantor(self.name, self.clock),
             keys=self.cluster.keys,

@@ -39,6 +39,7 @@ class Loading(Coordinator):
             passwords=QuickPasswords(),
             entropy=SystemEntropy(),
             threads=NoThreads(),
+            statement_threads=NoThreads(),
         )
         self.storage = storage
         self.held_at = held_at

@@ -13,6 +13,7 @@ from leasehold.coordinator.runtime import Coordinator
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.plan import put
 from leasehold.core.lease.grantor import Grantor
@@ -88,7 +89,7 @@ class Office:
             self.leasing,
             clock,
             group,
-            NoThreads(),
+            UserTurns(NoThreads(), clock.now_ns),
             wall_us=clock.wall_us,
             serving=lambda: [1],
             hashed=self.hashed,
@@ -195,6 +196,7 @@ async def coordinator_over(storage, clock, records=()):
         passwords=QuickPasswords(),
         entropy=SystemEntropy(),
         threads=NoThreads(),
+        statement_threads=NoThreads(),
     )
 
 

@@ -34,6 +34,7 @@ from leasehold.limits.statements import (
     PARSES_PER_USER_CHARACTERS,
     PARSES_PER_USER_MAX,
 )
+from leasehold.wire.ports import Threads
 from tests.sim.test_users import Users, simulate
 
 T = TypeVar("T")
@@ -51,6 +52,10 @@ class Slow:
         return compute()
 
 
+def turns_at(threads: Threads, now_ns: Callable[[], int] = lambda: 0) -> UserTurns:
+    return UserTurns(threads, now_ns)
+
+
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The users who have had a turn from now on."""
     users, run = list[str](), UserTurns.run
@@ -66,7 +71,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_the_turn_passes_over_a_caller_who_was_cancelled_and_has_not_run_since() -> None:
-    threads, turns, ended = Slow(), UserTurns(), list[str]()
+    turns, ended = turns_at(threads := Slow()), list[str]()
 
     def asked(name: str) -> "asyncio.Task[None]":
         work = partial(threads.run, lambda: ended.append(name))
@@ -92,7 +97,7 @@ async def test_the_turn_passes_over_a_caller_who_was_cancelled_and_has_not_run_s
 
 async def test_a_user_who_asks_for_much_holds_up_another_for_one_statement() -> None:
     threads, ended = Slow(), list[str]()
-    turns = UserTurns()
+    turns = turns_at(threads)
 
     async def ask(user: str) -> None:
         await turns.run(
@@ -114,9 +119,27 @@ async def test_a_user_who_asks_for_much_holds_up_another_for_one_statement() -> 
     assert PARSES_PER_USER_MAX == 2
 
 
+async def test_the_turns_of_a_user_count_for_as_long_as_they_take() -> None:
+    threads, ended, now_ns = Slow(), list[str](), 0
+    turns = turns_at(threads, lambda: now_ns)
+
+    def computed(user: str, takes_ns: int) -> None:
+        nonlocal now_ns
+        now_ns += takes_ns
+        ended.append(user)
+
+    async with asyncio.TaskGroup() as group:
+        for user, takes_ns in (("greedy", 10), ("greedy", 10), ("honest", 1), ("honest", 1)):
+            group.create_task(turns.compute(user, partial(computed, user, takes_ns), request=ASKED))
+            await asyncio.sleep(0)
+        for _ in range(4):
+            threads.allowed.release()
+    assert ended == ["greedy", "honest", "honest", "greedy"]
+
+
 async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
     threads = Slow()
-    turns = UserTurns()
+    turns = turns_at(threads)
     running, waiting, last = (
         asyncio.ensure_future(
             turns.run(
@@ -140,7 +163,8 @@ class Crowd:
     """Many users ask, and none of them gets a turn until `end`."""
 
     def __init__(self) -> None:
-        self._threads, self._turns = Slow(), UserTurns()
+        self._threads = Slow()
+        self._turns = turns_at(self._threads)
         self._asked: list[asyncio.Task[None]] = []
         self._busy: list[str] = []
 
@@ -362,7 +386,7 @@ def test_a_statement_that_changes_much_counts_as_what_it_was_parsed_to(monkeypat
 
 
 async def test_what_is_held_beside_a_question_counts() -> None:
-    threads, turns = Slow(), UserTurns()
+    turns = turns_at(threads := Slow())
     ask = partial(turns.run, "u", partial(threads.run, lambda: None), request=ASKED)
     async with asyncio.TaskGroup() as group:
         group.create_task(ask())

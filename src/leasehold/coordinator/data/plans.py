@@ -40,7 +40,7 @@ from leasehold.errors import BadMessage, Indefinite, Refused
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.metastorage import RANGE_PAGE_MAX
 from leasehold.metastorage.contract import Compacted, MetaStorage
-from leasehold.wire.ports import CALLER, Threads
+from leasehold.wire.ports import CALLER
 
 T = TypeVar("T")
 
@@ -48,12 +48,11 @@ T = TypeVar("T")
 class Plans:
     """Plans of one leader."""
 
-    def __init__(self, storage: MetaStorage, threads: Threads, writer: Writer) -> None:
+    def __init__(self, storage: MetaStorage, turns: UserTurns, writer: Writer) -> None:
         self._storage = storage
-        self._threads = threads
+        self._turns = turns
         self._writer = writer
-        self._turns = UserTurns()
-        self._of_the_past = UserTurns()
+        self._of_the_past = turns.others()
         """One at a time: each holds all segments that the table had."""
 
     async def plan(
@@ -101,7 +100,7 @@ class Plans:
 
         async def told() -> T:
             checked = await self._checking(request)
-            return await self._threads.run(lambda: tell(checked()))
+            return await self._turns.threads.run(lambda: tell(checked()))
 
         return await self._turns.run(user, told, request=request)
 
@@ -137,7 +136,7 @@ class Plans:
             if needs_time and await committed_at(self._storage, revision) is None:
                 raise too_old(f"{asked} is not known: it was committed before commit times were kept")
             checked = await self._checking(request, table)
-            return await self._threads.run(lambda: plan_past(request, past, checked()))
+            return await self._turns.threads.run(lambda: plan_past(request, past, checked()))
         except Compacted:
             text = f"{asked} is not kept any more"
         except Refused as error:

@@ -40,7 +40,7 @@ from leasehold.limits.segments import (
     TRANSACTION_TTL_NS,
     USER_TRANSACTIONS_MAX,
 )
-from leasehold.wire.ports import Clock, Entropy, Threads
+from leasehold.wire.ports import Clock, Entropy
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +55,14 @@ class WriteTransactions:
         leasing: Leasing,
         clock: Clock,
         entropy: Entropy,
-        threads: Threads,
+        turns: UserTurns,
         wall_us: Callable[[], int],
     ) -> None:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
         self._entropy = entropy
-        self._threads = threads
-        self._turns = UserTurns()
-        """For commits that take long to decide on."""
+        self._turns = turns
         self._due = DueBuckets()
         self._wall_us = wall_us
         self._opened: dict[TransactionId, int] = {}
@@ -150,7 +148,7 @@ class WriteTransactions:
         """Decides on a thread, so that all others seldom wait for the writer to refuse a commit after a long look."""
         catalog = self._writer.catalog
         check_request(request, catalog)
-        check_size(await self._threads.run(self._deciding(request, catalog)))
+        check_size(await self._turns.threads.run(self._deciding(request, catalog)))
 
     async def ask_compaction(self, request: AskCompaction) -> CompactionTask:
         """What a node should compact by itself now (`core/data/auto_compaction.py`)."""
@@ -158,7 +156,7 @@ class WriteTransactions:
         self._check_room(None, self._writer.catalog)
         transaction = TransactionId(self._entropy.hex_128())
         look = partial(self._due.next_of, request, self._writer.catalog, self._leasing.leased())
-        found = await self._threads.run(look)
+        found = await self._turns.threads.run(look)
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_speaker(request, catalog)

@@ -9,7 +9,7 @@ import msgspec
 from leasehold.coordinator.statements.faults import ending_the_statement
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
-from leasehold.coordinator.user_turns import UserTurns
+from leasehold.coordinator.user_turns import CoordinatorTurns
 from leasehold.coordinator.who_asks import tell_who_asks
 from leasehold.core.access.callers import check_caller
 from leasehold.core.access.request_rights import check_request
@@ -47,7 +47,7 @@ from leasehold.core.words.statements import (
 from leasehold.limits.statements import LARGE_STATEMENT_NS
 from leasehold.sql.parse import may_take_seconds, parse, parses_at_once
 from leasehold.sql.secrets import redacted
-from leasehold.wire.ports import CALLER, Clock, Threads
+from leasehold.wire.ports import CALLER, Clock
 
 T = TypeVar("T")
 _Told: TypeAlias = CatalogQuestion | ShowCoordinators | ShowHistory | ShowNodes | ShowProcedures | ShowRepairs
@@ -76,15 +76,14 @@ class Execution:
         answers: Answers,
         catalog: Callable[[], Catalog],
         clock: Clock,
-        threads: Threads,
+        turns: CoordinatorTurns,
     ) -> None:
         self._procedures = procedures
         self._answers = answers
         self._catalog = catalog
         self._clock = clock
-        self._threads = threads
-        self._turns = UserTurns()
-        self._large = UserTurns()
+        self._turns = turns
+        self._large = turns.long.others()
         """For statements that change many records, and EXPLAIN."""
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
@@ -143,8 +142,8 @@ class Execution:
         """What `read` makes of a text, on a thread, when it is the turn of this user."""
         text = request.text
         characters = len(text) if may_take_seconds(text) else 0
-        work = partial(self._threads.run, partial(read, text))
-        return await self._turns.run(user, work, request=request, characters=characters)
+        work = partial(self._turns.long.threads.run, partial(read, text))
+        return await self._turns.long.run(user, work, request=request, characters=characters)
 
     async def _shown(
         self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
@@ -164,7 +163,7 @@ class Execution:
             case _ if is_large(statement, catalog) or (
                 isinstance(statement, ShowProcedures) and self._procedures.are_many
             ):
-                return await self._turns.run(asking, partial(self._told, request, statement), request=request)
+                return await self._turns.short.run(asking, partial(self._told, request, statement), request=request)
             case _:
                 return self._telling(statement, catalog, asking)()
 
@@ -181,7 +180,7 @@ class Execution:
         catalog = self._catalog()
         check_caller(request, CALLER.get(), catalog)
         _check_answer(statement, catalog, _login(request))
-        return await self._threads.run(self._telling(statement, catalog, user_by(_login(request), catalog)))
+        return await self._turns.short.threads.run(self._telling(statement, catalog, user_by(_login(request), catalog)))
 
     def _telling(self, statement: _Told, catalog: Catalog, asking: PrincipalRecord | None) -> Callable[[], Rows]:
         """Computes the rows, on any thread."""

@@ -5,8 +5,9 @@ from functools import partial
 
 import msgspec
 
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.coordinator.writer import Writer
-from leasehold.core.access.rights import check_statement
+from leasehold.core.access.rights import check_statement, user_by
 from leasehold.core.catalog.plan import Context
 from leasehold.core.membership.removal import find_node
 from leasehold.core.replicas.census import census
@@ -23,7 +24,6 @@ from leasehold.core.words.statements import (
 )
 from leasehold.ids import NodeId, StatementId, Term
 from leasehold.sql.views import resolve
-from leasehold.wire.ports import Threads
 
 
 class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Preparing:
     def __init__(
         self,
         writer: Writer,
-        threads: Threads,
+        turns: UserTurns,
         *,
         wall_us: Callable[[], int],
         serving: Callable[[], list[NodeId]],
@@ -56,7 +56,7 @@ class Preparing:
         hashed: Callable[[str], Awaitable[str]],
     ) -> None:
         self._writer = writer
-        self._threads = threads
+        self._turns = turns
         self._wall_us = wall_us
         self._serving = serving
         self._leaving = leaving
@@ -76,13 +76,14 @@ class Preparing:
             case CreateView():
                 check_statement(statement, catalog, login)
                 # Not on the loop that grants leases: even a short text may take long.
-                return Context(login=login, view=await self._threads.run(partial(resolve, statement, catalog)))
+                look = partial(resolve, statement, catalog)
+                return Context(login=login, view=await self._turns.compute(user_by(login, catalog), look, request=None))
             case AlterNode(node=name, drains=True):
                 check_statement(statement, catalog, login)
                 node = find_node(name, None, catalog)
                 if node.removed or node.id in self._serving():
                     return Context(login=login)
-                found = await self._threads.run(partial(census, node.id, catalog))
+                found = await self._turns.threads.run(partial(census, node.id, catalog))
                 return Context(login=login, alone=found.lost_tables())
             case _:
                 return Context(login=login)

@@ -13,6 +13,7 @@ from leasehold.coordinator.statements.run_effects import RunEffects
 from leasehold.coordinator.statements.turns import ObjectTurns
 from leasehold.coordinator.statements.unfinished import LiveStatement, Unrecorded
 from leasehold.coordinator.upkeep.receipts import Closings
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.coordinator.writer import Writer
 from leasehold.core import ddl
 from leasehold.core.access.rights import check_statement, user_by
@@ -36,7 +37,7 @@ from leasehold.ids import NodeId, Revision, StatementId
 from leasehold.limits.statements import INLINE_EFFORT_MAX, PROGRESS_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
-from leasehold.wire.ports import Clock, Threads
+from leasehold.wire.ports import Clock
 
 
 class Procedures:
@@ -49,7 +50,7 @@ class Procedures:
         leasing: Leasing,
         clock: Clock,
         group: asyncio.TaskGroup,
-        threads: Threads,
+        user_turns: UserTurns,
         *,
         wall_us: Callable[[], int],
         serving: Callable[[], list[NodeId]],
@@ -61,9 +62,9 @@ class Procedures:
         self._leasing = leasing
         self._clock = clock
         self._group = group
-        self._threads = threads
+        self._user_turns = user_turns
         self._preparing = Preparing(
-            writer, threads, wall_us=wall_us, serving=serving, leaving=leaving, failing=failing, hashed=hashed
+            writer, user_turns, wall_us=wall_us, serving=serving, leaving=leaving, failing=failing, hashed=hashed
         )
         self._elected = writer.catalog.revision
         self._turns = ObjectTurns(leasing, clock, self._elected)
@@ -195,7 +196,8 @@ class Procedures:
             begun = ddl.begin(request, catalog)
             return begun, catalog.changed(begun.changes)
 
-        begun, after = await self._threads.run(planned)  # on the loop it could keep everybody waiting
+        # On the loop it could keep everybody waiting.
+        begun, after = await self._user_turns.compute(user_by(asked.login, catalog), planned, request=None)
         last = self._turns.last_change(used)
         met = Circumstances(
             ahead=tuple(self._turns.ahead(used)),

@@ -1,21 +1,29 @@
-"""Turns of users at one resource. Few large statements of each user wait, two however large they are.
+"""Turns of users at one resource: next is whoever has used it least. Few large statements of each user wait, two
+however large they are.
 
 | event | effect |
 | --- | --- |
 | `give_way` | BUSY if the user has too much; if all together have too much, the user with most loses a ticket |
 | `enter` | the ticket waits behind the others of its user; BUSY for a third large statement if all are large together |
-| `next_ticket` | the first ticket of the user whose turn it is; that user is last from then on |
+| `next_ticket` | the first ticket of the user who has used least; of several, who has waited longest since a turn |
+| `begin` | a user has a turn without a ticket, since nobody waits |
+| `used` | how long a turn of a user took |
 | `leave` | a ticket that waits no more |
 
-Users without a waiting ticket are not remembered, so memory is bounded by the tickets, and by the requests that wait
-with them. A request takes up to eleven times as many bytes in memory as on its way, so its bytes in memory count.
+What a user leaves unused is lost (start-time fair queueing; Goyal, Vin and Cheng, 1996), but for TURNS_IN_HAND_NS. So a
+user who asks now and then waits for the turn that is under way, and no longer, however many others ask for ever more.
+A request takes up to eleven times as many bytes in memory as on its way, so its bytes in memory count.
 """
 
 from collections import Counter, OrderedDict, deque
+from heapq import nlargest
+from operator import itemgetter
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, Refused
 from leasehold.limits.requests import (
+    TURNS_IN_HAND_NS,
+    TURNS_REMEMBERED,
     TURNS_WAITING_BYTES_MAX,
     TURNS_WAITING_MAX,
     TURNS_WAITING_PER_USER_BYTES_MAX,
@@ -39,6 +47,10 @@ class FairQueue:
         self._bytes: dict[int, int] = {}
         """Of the request of each ticket that waits."""
         self._bytes_of: Counter[str] = Counter()
+        self._used_ns: dict[str, int] = {}
+        """Up to where users have used their shares."""
+        self._now_ns = 0
+        """The furthest of these at the beginning of a turn of that user."""
         self._last = 0
 
     def __len__(self) -> int:
@@ -92,12 +104,27 @@ class FairQueue:
         """The next ticket, taken out of the queue; None if none waits."""
         if not self._waiting:
             return None
-        user, tickets = self._waiting.popitem(last=False)
+        user = min(self._waiting, key=self._share_ns)
+        self.begin(user)
+        tickets = self._waiting.pop(user)
         ticket = tickets.popleft()
         self._forget(user, ticket)
         if tickets:
             self._waiting[user] = tickets
         return ticket
+
+    def begin(self, user: str) -> None:
+        """A turn of this user begins."""
+        self._now_ns = max(self._now_ns, self._share_ns(user))
+
+    def used(self, user: str, spent_ns: int) -> None:
+        """A turn of this user took so long."""
+        self._used_ns[user] = self._share_ns(user) + spent_ns
+        if len(self._used_ns) > 2 * TURNS_REMEMBERED:
+            self._used_ns = dict(nlargest(TURNS_REMEMBERED, self._used_ns.items(), key=itemgetter(1)))
+
+    def _share_ns(self, user: str) -> int:
+        return max(self._used_ns.get(user, 0), self._now_ns - TURNS_IN_HAND_NS)
 
     def leave(self, ticket: int) -> None:
         """Gives a place up; does nothing for a ticket that had its turn."""

@@ -1,6 +1,6 @@
 """Look-ups that take long: a coordinator computes them on a thread, users in turn (`coordinator/user_turns.py`)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import assert_never
 
@@ -24,13 +24,13 @@ def takes_long(request: LookUp, catalog: Catalog) -> bool:
         case PlanScan():
             is_long = request.rewrite or request.replaces or request.grouped
             is_long = is_long or bool(request.where) or request.follows is not None
-            return is_long or add_up_to_many(_named((request.name,), catalog, is_planned=True))
+            return is_long or add_up_to_many(_named((request.name,), catalog, _segments))
         case AskTable(name=name):
-            return add_up_to_many(_named((name,), catalog, is_planned=True))
+            return add_up_to_many(_named((name,), catalog, _buckets))
         case AskView(name=name):
-            return add_up_to_many(_named((name,), catalog, is_planned=False))
+            return add_up_to_many(_named((name,), catalog, lambda *_: ()))
         case PlanQuery(names=names):
-            whole = _named(names[:QUERY_TABLES_MAX], catalog, is_planned=True)
+            whole = _named(names[:QUERY_TABLES_MAX], catalog, _segments)
             return add_up_to_many(chain(whole, _like_unknown(names[:QUERY_TABLES_MAX], catalog)))
         case AskReceipts():
             return False
@@ -38,9 +38,11 @@ def takes_long(request: LookUp, catalog: Catalog) -> bool:
             assert_never(request)
 
 
-def _named(names: tuple[str, ...], catalog: Catalog, *, is_planned: bool) -> Iterator[int]:
-    """The views that an answer about these names is read through, with their columns, and its tables with theirs. A
-    plan of a table names its buckets and segments besides."""
+def _named(
+    names: tuple[str, ...], catalog: Catalog, more: Callable[[TableRecord, Catalog], Iterable[int]]
+) -> Iterator[int]:
+    """The views that an answer about these names is read through, with their columns, and its tables with theirs, and
+    `more` of each table."""
     found = (_find(name, catalog) for name in names)
     for one in walked(filter(None, found), catalog):
         if isinstance(one, ViewRecord):
@@ -48,8 +50,17 @@ def _named(names: tuple[str, ...], catalog: Catalog, *, is_planned: bool) -> Ite
             yield from (len(need.fields) for need in one.needs)
             continue
         yield len(one.fields)
-        for number in range(one.buckets if is_planned else 0):
-            yield 1 + catalog.segments.count((one.id, BucketNumber(number)))
+        yield from more(one, catalog)
+
+
+def _buckets(table: TableRecord, _: Catalog) -> Iterable[int]:
+    """What the facts of a table name."""
+    return (table.buckets,)
+
+
+def _segments(table: TableRecord, catalog: Catalog) -> Iterable[int]:
+    """What a plan names: the buckets too."""
+    return (1 + catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
 
 
 def _like_unknown(names: tuple[str, ...], catalog: Catalog) -> Iterator[int]:

@@ -5,6 +5,7 @@ import pytest
 
 from leasehold.coordinator.data.plans import Plans
 from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
 from leasehold.core.words.commit_times import encode_commit_time
@@ -109,7 +110,7 @@ class History:
 
     async def plan(self, as_of, **more):
         present = Present(await read_catalog(self.storage), self.now_us)
-        plans = Plans(self.storage, NoThreads(), present)
+        plans = Plans(self.storage, UserTurns(NoThreads(), lambda: 0), present)
         return await plans.plan(
             PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, "as_of": as_of, **more}), None
         )
@@ -202,7 +203,7 @@ async def test_the_oldest_revision_of_a_table_is_told_only_while_the_table_has_t
     first, second = await history.add(1), await history.add(2)
     await history.storage.compact(second)
     present = Present(await read_catalog(history.storage))
-    plans = Plans(history.storage, NoThreads(), present)
+    plans = Plans(history.storage, UserTurns(NoThreads(), lambda: 0), present)
     oldest = plans._oldest
 
     async def renamed_meanwhile(*asked, **more):
@@ -229,7 +230,7 @@ async def test_changes_have_the_commit_times_that_are_kept(history):
         return added
 
     async def changes(since, until=None):
-        plans = Plans(history.storage, NoThreads(), Present(await read_catalog(history.storage)))
+        plans = Plans(history.storage, UserTurns(NoThreads(), lambda: 0), Present(await read_catalog(history.storage)))
         request = PlanChanges(cluster_id=None, name="db.t", columns=None, since=since, until=until)
         plan = await plans.plan(request, None)
         return [(one.revision, one.committed_us) for one in plan.commits], plan.until
@@ -303,7 +304,7 @@ async def test_plans_that_hold_conditions_against_segments_leave_the_loop(histor
             ran.append(compute)
             return await super().run(compute)
 
-    plans = Plans(history.storage, Noting(), Present(catalog))
+    plans = Plans(history.storage, UserTurns(Noting(), lambda: 0), Present(catalog))
     for more in ({"where": read_where("a = 1")}, {"as_of": first}, {}):
         await plans.plan(PlanScan(**{"cluster_id": None, "name": "db.t", "columns": None, **more}), None)
     assert len(ran) == 2

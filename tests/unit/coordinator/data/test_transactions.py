@@ -7,6 +7,7 @@ import pytest
 from leasehold.coordinator.data import transactions as module
 from leasehold.coordinator.data.queries import Queries
 from leasehold.coordinator.data.transactions import WriteTransactions
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.identity import hash_login
 from leasehold.core.words import keys
@@ -52,7 +53,8 @@ async def token_of(office, user, *, order):
 
 
 def transactions_of(office):
-    return WriteTransactions(office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0)
+    turns = UserTurns(NoThreads(), office.clock.now_ns)
+    return WriteTransactions(office.writer, office.leasing, office.clock, SystemEntropy(), turns, lambda: 0)
 
 
 async def ann_and_admin(office, *rights):

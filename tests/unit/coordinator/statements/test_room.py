@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from leasehold.coordinator.data.transactions import WriteTransactions
+from leasehold.coordinator.user_turns import UserTurns
 from leasehold.core.words.messages import AbortTransaction, OpenTransaction
 from leasehold.core.words.records import Outcome, TransactionState
 from leasehold.core.words.statements import CreateDatabase, CreateTable, CreateView, Definition, DropTable, Growing
@@ -67,9 +68,8 @@ def test_a_drop_makes_room():
 def test_a_new_write_is_refused_and_one_that_is_open_goes_on():
     async def work(office):
         table = office.catalog.find_table(T)
-        transactions = WriteTransactions(
-            office.writer, office.leasing, office.clock, SystemEntropy(), NoThreads(), lambda: 0
-        )
+        turns = UserTurns(NoThreads(), office.clock.now_ns)
+        transactions = WriteTransactions(office.writer, office.leasing, office.clock, SystemEntropy(), turns, lambda: 0)
 
         def opening(number):
             return OpenTransaction(

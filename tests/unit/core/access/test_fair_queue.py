@@ -4,6 +4,7 @@ import pytest
 
 from leasehold.core.access.fair_queue import FairQueue
 from leasehold.errors import Refused
+from leasehold.limits.requests import TURNS_IN_HAND_NS, TURNS_REMEMBERED
 from leasehold.limits.statements import PARSES_PER_USER_CHARACTERS, PARSES_PER_USER_MAX, PARSES_WAITING_MAX
 
 LARGE = PARSES_PER_USER_CHARACTERS + 1
@@ -21,6 +22,50 @@ def test_users_take_turns_whoever_came_first() -> None:
     first, second = queue.enter("a", LARGE), queue.enter("a", LARGE)
     third = queue.enter("b", LARGE)
     assert turns(queue) == [first, third, second]
+
+
+def test_a_user_who_asks_now_and_then_waits_for_one_turn() -> None:
+    """Seven users with statements that take a second each delayed a question of another user by up to 7 s."""
+    queue = FairQueue()
+    greedy = {queue.enter(user): user for user in 3 * "abcdefg"}
+
+    def greedy_turn() -> None:
+        ticket = queue.next_ticket()
+        assert ticket is not None
+        queue.used(greedy[ticket], 1_000_000_000)
+
+    for _ in "abcdefg":
+        greedy_turn()
+    for _ in "abcdefg":
+        greedy_turn()
+        asked = queue.enter("honest")
+        assert queue.next_ticket() == asked
+        queue.used("honest", 1_000_000)
+
+
+def test_of_a_share_that_is_not_used_little_stays_in_hand() -> None:
+    queue = FairQueue()
+    for _ in range(10):
+        queue.begin("greedy")
+        queue.used("greedy", TURNS_IN_HAND_NS)
+    asked = [queue.enter(user) for user in ("a", "a", "a", "greedy")]
+    order: list[int] = []
+    for _ in range(3):
+        ticket = queue.next_ticket()
+        assert ticket is not None
+        order.append(asked.index(ticket))
+        queue.used("greedy" if ticket == asked[-1] else "a", 3 * TURNS_IN_HAND_NS // 2)
+    assert order == [0, 1, 3], "and nobody owes more than the last turn"
+
+
+def test_a_queue_remembers_those_who_have_used_most() -> None:
+    queue = FairQueue()
+    queue.used("greedy", 20)
+    for number in range(3 * TURNS_REMEMBERED):
+        queue.used(f"u{number}", 10)
+        assert len(queue._used_ns) <= 2 * TURNS_REMEMBERED
+    last, first = queue.enter("greedy"), queue.enter("u0")
+    assert turns(queue) == [first, last]
 
 
 def test_one_user_has_few_places_and_gets_them_back() -> None:
