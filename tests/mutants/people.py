@@ -274,7 +274,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "FairQueue.next_ticket",
-                "min(self._waiting, key=self._share_ns)",
+                "min(self._waiting, key=self._up_to_ns)",
                 "min(self._waiting, key=lambda one: self._waiting[one][0])",
             ),
         ),
@@ -286,7 +286,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="next is the turn of the user whose turns have taken least time",
         edits=(Edit("UserTurns._has_worked", "self._queue.used(user, self._now_ns() - began_ns)", "pass"),),
-        hunters=("tests/unit/coordinator/test_user_turns.py",),
+        hunters=("tests/unit/coordinator/test_turns_by_use.py",),
         unseen="a computation takes no time in a random cluster",
     ),
     Mutant(

@@ -64,6 +64,14 @@ MUTANTS = (
         hunters=(f"{COLUMNS}::test_a_column_that_a_view_reads_goes_with_it",),
     ),
     Mutant(
+        name="a view as its tables were before",
+        invariant="INV-VIEW-1",
+        rule="a view that was looked at ahead is looked at again if what it reads has changed since",
+        edits=(Edit("PreparedView.is_of", "self.relations == _relations(statement, catalog)", "True"),),
+        hunters=("tests/sim/test_statements_beside.py",),
+        unseen="the plain dictionary of the invariant takes the columns of a view as they are written",
+    ),
+    Mutant(
         name="CASCADE leaves a view",
         invariant="INV-VIEW-1",
         rule="with CASCADE all views go that read what goes, directly or through others",

@@ -6,6 +6,7 @@ A definition or question is sent to the coordinator; a SELECT or INSERT runs her
 import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from leasehold.cli.interrupt import interrupted_by
 from leasehold.cli.login import connected
@@ -74,13 +75,12 @@ def run_statement(
     if shown is Output.JSON:
         show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
     else:
-        now_s = BoottimeClock().wall_us() // 1_000_000
-        show_table(
-            answer.columns,
-            answer.rows,
-            is_warned=lambda column, value: column == CERTIFICATE_COLUMN and is_ending(value, now_s),
-        )
+        show_table(answer.columns, answer.rows, _warns)
     return ExitCode.DONE
+
+
+def _warns(column: str, value: Any) -> bool:
+    return column == CERTIFICATE_COLUMN and is_ending(value, BoottimeClock().wall_us() // 1_000_000)
 
 
 def _unknown(statement: StatementId) -> LeaseholdError:

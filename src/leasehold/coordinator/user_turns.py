@@ -29,15 +29,20 @@ class UserTurns:
         self._turns: dict[int, asyncio.Future[None]] = {}
         self._is_busy = False
 
-    def others(self) -> "UserTurns":
-        """Turns at something else, which may use the thread too."""
+    def beside(self) -> "UserTurns":
+        """Turns at something else, which may use the same thread."""
         return UserTurns(self.threads, self._now_ns)
 
     async def compute(
-        self, user: PrincipalRecord | str | None, compute: Callable[[], T], *, request: Message | None
+        self,
+        user: PrincipalRecord | str | None,
+        compute: Callable[[], T],
+        *,
+        request: Message | None,
+        characters: int = 0,
     ) -> T:
         """What this gives, computed on the thread; as `run`."""
-        return await self.run(user, partial(self.threads.run, compute), request=request)
+        return await self.run(user, partial(self.threads.run, compute), request=request, characters=characters)
 
     async def run(
         self,
@@ -49,12 +54,16 @@ class UserTurns:
         more_bytes: int = 0,
     ) -> T:
         """Does the `work` when it is this user's turn; `characters` are those of a large statement, and `more_bytes` is
-        what is held beside the request until then. A `request` that counts elsewhere is None. Raises BUSY: `Refused` if
-        too many large statements of this user wait, `Indefinite` if too many requests do, or too large ones."""
+        what is held beside the request until then. Without a `request` it is for a statement that runs, which others
+        may wait for: it comes before what else this user asks, and its bytes count elsewhere.
+
+        Raises BUSY: `Refused` if too many large statements of this user wait, `Indefinite` if too many requests do, or
+        too large ones.
+        """
         name = user.name if isinstance(user, PrincipalRecord) else user or ""
         if self._is_busy:
             size_bytes = more_bytes + (0 if request is None else decoded_bytes(request))
-            await self._wait(name, size_bytes, characters)
+            await self._wait(name, size_bytes, characters, is_first=request is None)
         else:
             self._queue.begin(name)
         self._is_busy = True
@@ -64,10 +73,10 @@ class UserTurns:
         # A caller that gives up does not stop the thread: the turn ends when the work is done.
         return await asyncio.shield(working)
 
-    async def _wait(self, user: str, size_bytes: int, characters: int) -> None:
+    async def _wait(self, user: str, size_bytes: int, characters: int, *, is_first: bool) -> None:
         while (displaced := self._queue.give_way(user, size_bytes)) is not None:
             self._end(displaced)
-        ticket = self._queue.enter(user, characters, size_bytes)
+        ticket = self._queue.enter(user, characters, size_bytes, is_first=is_first)
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         try:
             await turn

@@ -32,8 +32,8 @@ TURNS_WAITING_PER_USER_BYTES_MAX: Final = 24 * 1024 * 1024
 """What these requests of one user take in memory. A plan that names 2,000 columns takes 130 KiB, most others take less
 than 1 KiB. A single one may be larger."""
 TURNS_WAITING_BYTES_MAX: Final = 48 * 1024 * 1024
-"""The same of all users. A leader has three such queues: for what its thread computes, plans of the past, and
-statements that change many records."""
+"""The same of all users. A leader has five such queues: for plans and large questions, plans of the past, commits,
+statements, and the beginning of those that change many records."""
 TURNS_IN_HAND_NS: Final = 100 * MILLISECOND_NS
 """What a user who has used less than the others keeps in hand: some dozens of plans, or a part of a large statement."""
 TURNS_REMEMBERED: Final = 1_024

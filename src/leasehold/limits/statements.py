@@ -96,8 +96,8 @@ ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000
 LARGE_STATEMENT_NS: Final = SECOND_NS
 """How long a statement that changes many records keeps the next such statement from its beginning, at most."""
 INLINE_EFFORT_MAX: Final = 100
-"""A question that looks at more rows, columns, buckets and segments is answered on a thread of its own. They take up to
-30 us each."""
+"""A question that looks at more rows, columns, buckets and segments is answered on a thread. They take up to 30 us
+each."""
 CASCADE_OBJECTS_MAX: Final = 1_000
 """Databases, tables and views that one statement drops."""
 CASCADE_RECORDS_MAX: Final = 20_000

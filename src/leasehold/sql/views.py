@@ -7,6 +7,7 @@ it. The names of the view's columns are in its record, in the same order, and no
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
 from sqlglot import exp, parse_one
 from sqlglot.errors import UnsupportedError
 from sqlglot.optimizer.scope import Scope, traverse_scope
@@ -64,6 +65,22 @@ def resolve(statement: CreateView, catalog: Catalog) -> ResolvedView:
     return ResolvedView(body=body, columns=columns, needs=needs)
 
 
+class PreparedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A view that was resolved before its statement has its turn at what it reads."""
+
+    view: ResolvedView
+    relations: tuple[_Relation, ...]
+
+    def is_of(self, statement: CreateView, catalog: Catalog) -> bool:
+        """Whether all that it reads is on this catalog as it was then. Raises `NotFound`."""
+        return self.relations == _relations(statement, catalog)
+
+
+def prepare(statement: CreateView, catalog: Catalog) -> PreparedView:
+    """Raises as `resolve`."""
+    return PreparedView(view=resolve(statement, catalog), relations=_relations(statement, catalog))
+
+
 def written(body: str, words: Mapping[str, str], engine: Engine) -> str:
     """A stored body in the dialect of an engine; `words` has the word for each `database.name`.
 
@@ -99,6 +116,10 @@ def _key(name: TableName) -> tuple[str, str]:
 
 def _relation(name: TableName, catalog: Catalog) -> _Relation:
     return catalog.find_view(name) or catalog.table(name)
+
+
+def _relations(statement: CreateView, catalog: Catalog) -> tuple[_Relation, ...]:
+    return tuple(_relation(name, catalog) for name in statement.reads)
 
 
 def _names(relation: _Relation) -> dict[str, str]:

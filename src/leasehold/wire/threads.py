@@ -18,8 +18,8 @@ _Inbox: TypeAlias = "queue.SimpleQueue[_Work | None]"
 
 
 class OneThread:
-    """Implements `wire.ports.Threads`. One thread, since Python runs one at a time: with several the event loop would
-    wait longer for its turn. Computations run in the order of the calls."""
+    """Implements `wire.ports.Threads`. Computations run in the order of the calls. A process has few of these: Python
+    runs one thread at a time, and the event loop waits for all of them."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="computing")

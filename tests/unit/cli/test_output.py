@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from leasehold.cli.output import LINE_WIDTH_MAX, RULED_ROWS_MAX, Line, say, show_json, show_table
+from leasehold.cli.sql import _warns
 
 COLUMNS = ["table", "comment", "rows"]
 
@@ -79,8 +80,21 @@ def test_a_cell_that_warns_is_yellow_on_a_terminal_and_nothing_else_is(
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
-    show_table(*NODES, is_warned=lambda column, value: column == "name" and value == "node-2")
+    show_table(*NODES, warns=lambda column, value: column == "name" and value == "node-2")
     assert re.findall("\x1b\\[33m(.*?)\x1b", terminal.getvalue()) == ["node-2"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "is_yellow"),
+    [
+        ("certificate", "2020-01-01 00:00:00Z", True),
+        ("certificate", "2999-01-01 00:00:00Z", False),
+        ("certificate", None, False),
+        ("seen", "2020-01-01 00:00:00Z", False),
+    ],
+)
+def test_a_certificate_that_ends_soon_warns(column: str, value: str | None, is_yellow: bool) -> None:
+    assert _warns(column, value) is is_yellow
 
 
 def test_what_no_terminal_shows_is_folded_nowhere(capsys: pytest.CaptureFixture[str]) -> None:

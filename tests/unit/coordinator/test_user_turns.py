@@ -119,24 +119,6 @@ async def test_a_user_who_asks_for_much_holds_up_another_for_one_statement() -> 
     assert PARSES_PER_USER_MAX == 2
 
 
-async def test_the_turns_of_a_user_count_for_as_long_as_they_take() -> None:
-    threads, ended, now_ns = Slow(), list[str](), 0
-    turns = turns_at(threads, lambda: now_ns)
-
-    def computed(user: str, takes_ns: int) -> None:
-        nonlocal now_ns
-        now_ns += takes_ns
-        ended.append(user)
-
-    async with asyncio.TaskGroup() as group:
-        for user, takes_ns in (("greedy", 10), ("greedy", 10), ("honest", 1), ("honest", 1)):
-            group.create_task(turns.compute(user, partial(computed, user, takes_ns), request=ASKED))
-            await asyncio.sleep(0)
-        for _ in range(4):
-            threads.allowed.release()
-    assert ended == ["greedy", "honest", "honest", "greedy"]
-
-
 async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
     threads = Slow()
     turns = turns_at(threads)

@@ -62,7 +62,8 @@ class WriteTransactions:
         self._leasing = leasing
         self._clock = clock
         self._entropy = entropy
-        self._turns = turns
+        self._turns = turns.beside()
+        """For commits that take long to decide on."""
         self._due = DueBuckets()
         self._wall_us = wall_us
         self._opened: dict[TransactionId, int] = {}

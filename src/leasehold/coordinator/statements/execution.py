@@ -34,6 +34,7 @@ from leasehold.core.words.statements import (
     AnyStatement,
     CancelProcedure,
     CreateUser,
+    CreateView,
     Definition,
     Explain,
     Question,
@@ -47,6 +48,7 @@ from leasehold.core.words.statements import (
 from leasehold.limits.statements import LARGE_STATEMENT_NS
 from leasehold.sql.parse import may_take_seconds, parse, parses_at_once
 from leasehold.sql.secrets import redacted
+from leasehold.sql.views import PreparedView, prepare
 from leasehold.wire.ports import CALLER, Clock
 
 T = TypeVar("T")
@@ -83,8 +85,8 @@ class Execution:
         self._catalog = catalog
         self._clock = clock
         self._turns = turns
-        self._large = turns.long.others()
-        """For statements that change many records, and EXPLAIN."""
+        self._large = turns.long.beside()
+        """For statements that change many records."""
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
         """Runs a statement, or answers a question: the messages for the client."""
@@ -94,6 +96,9 @@ class Execution:
         statement, text, size_bytes = await self._understood(request, asking)
         if isinstance(statement, Definition):
             asked = _asked(request, statement, text, size_bytes)
+            if isinstance(statement, CreateView):
+                view = await self._prepared(request, statement, asking)
+                asked = msgspec.structs.replace(asked, view=view, size_bytes=size_bytes + held_bytes(view.view))
             if changes_many(statement, self._catalog()):
                 begin = partial(self._procedures.begin_and_wait, asked, LARGE_STATEMENT_NS)
                 await self._large.run(asking, begin, request=request, more_bytes=size_bytes)
@@ -142,8 +147,19 @@ class Execution:
         """What `read` makes of a text, on a thread, when it is the turn of this user."""
         text = request.text
         characters = len(text) if may_take_seconds(text) else 0
-        work = partial(self._turns.long.threads.run, partial(read, text))
-        return await self._turns.long.run(user, work, request=request, characters=characters)
+        return await self._turns.long.compute(user, partial(read, text), request=request, characters=characters)
+
+    async def _prepared(self, request: Execute, statement: CreateView, asking: PrincipalRecord | None) -> PreparedView:
+        """Looks at a view in a turn of its user, before others wait for the statement."""
+
+        async def prepared() -> PreparedView:
+            catalog = self._catalog()
+            check_caller(request, CALLER.get(), catalog)
+            check_statement(statement, catalog, _login(request))
+            return await self._turns.long.threads.run(partial(prepare, statement, catalog))
+
+        with ending_the_statement():
+            return await self._turns.long.run(asking, prepared, request=request)
 
     async def _shown(
         self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
@@ -159,7 +175,7 @@ class Execution:
         match statement:
             case Explain(statement=definition):
                 asked = _asked(request, definition, text, size_bytes=0)
-                return await self._large.run(asking, partial(self._explained, request, asked), request=request)
+                return await self._turns.long.run(asking, partial(self._explained, request, asked), request=request)
             case _ if is_large(statement, catalog) or (
                 isinstance(statement, ShowProcedures) and self._procedures.are_many
             ):

@@ -23,7 +23,7 @@ from leasehold.core.words.statements import (
     SetPassword,
 )
 from leasehold.ids import NodeId, StatementId, Term
-from leasehold.sql.views import resolve
+from leasehold.sql.views import PreparedView, resolve
 
 
 class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +38,8 @@ class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ns: int | None = None
     term: Term | None = None
     """As in `Execute`."""
+    view: PreparedView | None = None
+    """That of a CREATE VIEW."""
 
 
 class Preparing:
@@ -76,7 +78,11 @@ class Preparing:
             case CreateView():
                 check_statement(statement, catalog, login)
                 # Not on the loop that grants leases: even a short text may take long.
+                if asked.view is not None and asked.view.is_of(statement, catalog):
+                    return Context(login=login, view=asked.view.view)
                 look = partial(resolve, statement, catalog)
+                if explains:  # in its turn already
+                    return Context(login=login, view=await self._turns.threads.run(look))
                 return Context(login=login, view=await self._turns.compute(user_by(login, catalog), look, request=None))
             case AlterNode(node=name, drains=True):
                 check_statement(statement, catalog, login)

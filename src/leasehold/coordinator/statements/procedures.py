@@ -179,7 +179,7 @@ class Procedures:
         yield Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
 
     async def explain(self, asked: ParsedStatement) -> Rows:
-        """How the statement would run now; raises what it would raise."""
+        """How the statement would run now; raises what it would raise. Called in a turn of the user."""
         used = self._claims(asked)
         context = await self._preparing.context(asked, explains=True)
         catalog, now_ns = self._writer.catalog, self._clock.now_ns()
@@ -197,7 +197,7 @@ class Procedures:
             return begun, catalog.changed(begun.changes)
 
         # On the loop it could keep everybody waiting.
-        begun, after = await self._user_turns.compute(user_by(asked.login, catalog), planned, request=None)
+        begun, after = await self._user_turns.threads.run(planned)
         last = self._turns.last_change(used)
         met = Circumstances(
             ahead=tuple(self._turns.ahead(used)),

@@ -4,15 +4,15 @@ however large they are.
 | event | effect |
 | --- | --- |
 | `give_way` | BUSY if the user has too much; if all together have too much, the user with most loses a ticket |
-| `enter` | the ticket waits behind the others of its user; BUSY for a third large statement if all are large together |
-| `next_ticket` | the first ticket of the user who has used least; of several, who has waited longest since a turn |
+| `enter` | the ticket waits behind those of its user, or before them; BUSY for a third large statement if all are so |
+| `next_ticket` | the first ticket of the user who has used least; of several users, of the one who has waited longest |
 | `begin` | a user has a turn without a ticket, since nobody waits |
 | `used` | how long a turn of a user took |
 | `leave` | a ticket that waits no more |
 
-What a user leaves unused is lost (start-time fair queueing; Goyal, Vin and Cheng, 1996), but for TURNS_IN_HAND_NS. So a
-user who asks now and then waits for the turn that is under way, and no longer, however many others ask for ever more.
-A request takes up to eleven times as many bytes in memory as on its way, so its bytes in memory count.
+What a user leaves unused is lost (start-time fair queueing; Goyal, Vin and Cheng, 1996), but for TURNS_IN_HAND_NS. So
+one request of a user who seldom asks waits for the turn that is under way, and no longer, however much others ask for
+without end. A request takes up to eleven times as many bytes in memory as on its way, so its bytes in memory count.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -49,8 +49,8 @@ class FairQueue:
         self._bytes_of: Counter[str] = Counter()
         self._used_ns: dict[str, int] = {}
         """Up to where users have used their shares."""
-        self._now_ns = 0
-        """The furthest of these at the beginning of a turn of that user."""
+        self._begun_ns = 0
+        """The most that a user had used when a turn of that user began."""
         self._last = 0
 
     def __len__(self) -> int:
@@ -78,13 +78,14 @@ class FairQueue:
         self.leave(ticket)
         return ticket
 
-    def enter(self, user: str, characters: int = 0, size_bytes: int = 0) -> int:
+    def enter(self, user: str, characters: int = 0, size_bytes: int = 0, *, is_first: bool = False) -> int:
         """A ticket for a computation: to parse a large statement of so many `characters`, or another one. Raises
         `Refused` with code BUSY."""
         if characters:
             self._check_room(user, characters)
         self._last += 1
-        self._waiting.setdefault(user, deque()).append(self._last)
+        tickets = self._waiting.setdefault(user, deque())
+        (tickets.appendleft if is_first else tickets.append)(self._last)
         self._bytes[self._last] = size_bytes
         if size_bytes:
             self._bytes_of[user] += size_bytes
@@ -104,7 +105,7 @@ class FairQueue:
         """The next ticket, taken out of the queue; None if none waits."""
         if not self._waiting:
             return None
-        user = min(self._waiting, key=self._share_ns)
+        user = min(self._waiting, key=self._up_to_ns)
         self.begin(user)
         tickets = self._waiting.pop(user)
         ticket = tickets.popleft()
@@ -115,16 +116,16 @@ class FairQueue:
 
     def begin(self, user: str) -> None:
         """A turn of this user begins."""
-        self._now_ns = max(self._now_ns, self._share_ns(user))
+        self._begun_ns = max(self._begun_ns, self._up_to_ns(user))
 
     def used(self, user: str, spent_ns: int) -> None:
         """A turn of this user took so long."""
-        self._used_ns[user] = self._share_ns(user) + spent_ns
+        self._used_ns[user] = self._up_to_ns(user) + spent_ns
         if len(self._used_ns) > 2 * TURNS_REMEMBERED:
             self._used_ns = dict(nlargest(TURNS_REMEMBERED, self._used_ns.items(), key=itemgetter(1)))
 
-    def _share_ns(self, user: str) -> int:
-        return max(self._used_ns.get(user, 0), self._now_ns - TURNS_IN_HAND_NS)
+    def _up_to_ns(self, user: str) -> int:
+        return max(self._used_ns.get(user, 0), self._begun_ns - TURNS_IN_HAND_NS)
 
     def leave(self, ticket: int) -> None:
         """Gives a place up; does nothing for a ticket that had its turn."""
@@ -145,5 +146,5 @@ class FairQueue:
 
 def busy() -> Indefinite:
     """Indefinite: an earlier copy of the same request may have been carried out."""
-    text = "too many questions wait for their turn at the coordinator"
+    text = "too many requests wait for their turn at the coordinator"
     return Indefinite(text, code=ErrorCode.BUSY, hint="ask again in a moment")

@@ -19,7 +19,7 @@ def shown_end(ends_s: int | None) -> str | None:
 
 def is_ending(shown: str | None, now_s: int) -> bool:
     """Whether the certificate whose end is `shown` ends within CERTIFICATE_ENDING_DAYS, or has ended."""
-    # Instants are shown so that text sorts as time does.
+    # Whole seconds are shown so that text sorts as time does.
     return bool(shown) and shown < render_instant((now_s + _ENDING_S) * 1_000_000)
 
 
@@ -28,7 +28,7 @@ def ending(ends_s: Mapping[str, int], now_s: int) -> tuple[str, ...]:
     return tuple(
         f"the certificate of {owner} {_when(one_s - now_s)}, at {shown_end(one_s)}: run `leasehold ca renew`"
         for owner, one_s in sorted(ends_s.items())
-        if is_ending(shown_end(one_s), now_s)
+        if one_s and one_s - now_s < _ENDING_S
     )
 
 

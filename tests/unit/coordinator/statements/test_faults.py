@@ -74,7 +74,7 @@ async def refused(coordinator: Coordinator, number: int, text: str) -> Refused:
         (execution, "parse", VIEW),
         (procedures, "check_statement", "DROP DATABASE d"),
         (procedures, "claims", "DROP DATABASE d"),
-        (preparing, "resolve", VIEW),
+        (execution, "prepare", VIEW),
         (preparing, "resolve", f"EXPLAIN {VIEW}"),
         (procedure, "plan", "DROP DATABASE d"),
         (procedure, "plan", "EXPLAIN DROP DATABASE d"),

@@ -43,7 +43,7 @@ def test_a_user_who_asks_now_and_then_waits_for_one_turn() -> None:
         queue.used("honest", 1_000_000)
 
 
-def test_of_a_share_that_is_not_used_little_stays_in_hand() -> None:
+def test_whoever_used_nothing_keeps_little_in_hand() -> None:
     queue = FairQueue()
     for _ in range(10):
         queue.begin("greedy")
@@ -56,6 +56,12 @@ def test_of_a_share_that_is_not_used_little_stays_in_hand() -> None:
         order.append(asked.index(ticket))
         queue.used("greedy" if ticket == asked[-1] else "a", 3 * TURNS_IN_HAND_NS // 2)
     assert order == [0, 1, 3], "and nobody owes more than the last turn"
+
+
+def test_what_others_wait_for_comes_before_what_else_its_user_asks() -> None:
+    queue = FairQueue()
+    last, other, first = queue.enter("a"), queue.enter("b"), queue.enter("a", is_first=True)
+    assert turns(queue) == [first, other, last]
 
 
 def test_a_queue_remembers_those_who_have_used_most() -> None:
