@@ -274,7 +274,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "FairQueue.next_ticket",
-                "min(self._waiting, key=self._up_to_ns)",
+                "min(self._waiting, key=self._used_up_to_ns)",
                 "min(self._waiting, key=lambda one: self._waiting[one][0])",
             ),
         ),

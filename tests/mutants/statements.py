@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         name="a view as its tables were before",
         invariant="INV-VIEW-1",
-        rule="a view that was looked at ahead is looked at again if what it reads has changed since",
-        edits=(Edit("PreparedView.is_of", "self.relations == _relations(statement, catalog)", "True"),),
+        rule="a view that was resolved ahead is resolved again if what it reads has changed since",
+        edits=(Edit("PreparedView.is_of", "self.reads == _reads(statement, catalog)", "True"),),
         hunters=("tests/sim/test_statements_beside.py",),
         unseen="the plain dictionary of the invariant takes the columns of a view as they are written",
     ),

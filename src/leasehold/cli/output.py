@@ -104,11 +104,11 @@ def show_answer(output: Output, value: Any, *lines: str) -> None:
 
 
 def show_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], warns: Callable[[str, Any], bool] = lambda *_: False
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], is_warned: Callable[[str, Any], bool] = lambda *_: False
 ) -> None:
     """A table on stdout, no wider than the terminal. A table of more than RULED_ROWS_MAX rows has no rules, and any
     width. On a terminal too narrow for the names of the columns, each row is a block of lines with one value each.
-    On a terminal a cell is yellow if `warns` says so of its column and value."""
+    On a terminal a cell is yellow if `is_warned` says so of its column and value."""
     names = [_cell(name) for name in columns]
     values = [list(row) for row in rows]
     if len(values) > RULED_ROWS_MAX:
@@ -119,7 +119,7 @@ def show_table(
 
     cells = [
         [
-            Text(_cell(value), "yellow" if warns(column, value) else "")
+            Text(_cell(value), "yellow" if is_warned(column, value) else "")
             for column, value in zip(columns, row, strict=True)
         ]
         for row in values

@@ -1,8 +1,8 @@
 """Long computations for users: one at a time, next that of the user who has used least.
 
-A coordinator has two threads for them. On one it parses large statements, looks at the SELECT of views, and plans for
-EXPLAIN, each in up to half a second. On the other it answers large questions, plans scans and decides on large commits,
-mostly in milliseconds: these wait for no statement.
+A coordinator has two threads for them. On one it parses large statements, resolves views, and plans for EXPLAIN, each
+in up to half a second. On the other it answers large questions, plans scans and decides on large commits, mostly in
+milliseconds: these wait for no statement.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ class UserTurns:
         self._turns: dict[int, asyncio.Future[None]] = {}
         self._is_busy = False
 
-    def beside(self) -> "UserTurns":
-        """Turns at something else, which may use the same thread."""
+    def another_queue(self) -> "UserTurns":
+        """Turns of their own, one at a time too, which may use the same thread."""
         return UserTurns(self.threads, self._now_ns)
 
     async def compute(
@@ -40,9 +40,11 @@ class UserTurns:
         *,
         request: Message | None,
         characters: int = 0,
+        is_first: bool = False,
     ) -> T:
         """What this gives, computed on the thread; as `run`."""
-        return await self.run(user, partial(self.threads.run, compute), request=request, characters=characters)
+        work = partial(self.threads.run, compute)
+        return await self.run(user, work, request=request, characters=characters, is_first=is_first)
 
     async def run(
         self,
@@ -52,10 +54,11 @@ class UserTurns:
         request: Message | None,
         characters: int = 0,
         more_bytes: int = 0,
+        is_first: bool = False,
     ) -> T:
         """Does the `work` when it is this user's turn; `characters` are those of a large statement, and `more_bytes` is
-        what is held beside the request until then. Without a `request` it is for a statement that runs, which others
-        may wait for: it comes before what else this user asks, and its bytes count elsewhere.
+        what is held beside the request until then. A `request` that counts elsewhere is None. What others may wait for
+        `is_first`: it comes before what else this user asks.
 
         Raises BUSY: `Refused` if too many large statements of this user wait, `Indefinite` if too many requests do, or
         too large ones.
@@ -63,7 +66,7 @@ class UserTurns:
         name = user.name if isinstance(user, PrincipalRecord) else user or ""
         if self._is_busy:
             size_bytes = more_bytes + (0 if request is None else decoded_bytes(request))
-            await self._wait(name, size_bytes, characters, is_first=request is None)
+            await self._wait(name, size_bytes, characters, is_first=is_first)
         else:
             self._queue.begin(name)
         self._is_busy = True

@@ -5,20 +5,20 @@ it. The names of the view's columns are in its record, in the same order, and no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import msgspec
 from sqlglot import exp, parse_one
 from sqlglot.errors import UnsupportedError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.catalog.plan import ResolvedView
-from leasehold.core.words.records import Need, TableRecord, ViewColumn, ViewRecord
+from leasehold.core.words.records import Field, Need, TableRecord, ViewColumn, ViewRecord
 from leasehold.core.words.statements import CreateView, TableName, fold
 from leasehold.core.words.types import parse_type
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadStatement, Refused
+from leasehold.errors import BadStatement, LeaseholdError, Refused
 from leasehold.ids import FieldId, ObjectId
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.sql.binder import (
@@ -38,6 +38,7 @@ from leasehold.sql.front import check_name
 from leasehold.sql.view_size import check_size
 
 _Relation: TypeAlias = TableRecord | ViewRecord
+_Read: TypeAlias = tuple[ObjectId, Sequence[Field | ViewColumn]]
 _WHAT: Final = "the SELECT of the view"
 
 
@@ -65,20 +66,31 @@ def resolve(statement: CreateView, catalog: Catalog) -> ResolvedView:
     return ResolvedView(body=body, columns=columns, needs=needs)
 
 
-class PreparedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A view that was resolved before its statement has its turn at what it reads."""
+@dataclass(frozen=True)
+class PreparedView:
+    """A view that was resolved before its statement has its turn at what it reads, or why it could not be."""
 
-    view: ResolvedView
-    relations: tuple[_Relation, ...]
+    found: ResolvedView | LeaseholdError
+    reads: tuple[_Read | None, ...]
 
     def is_of(self, statement: CreateView, catalog: Catalog) -> bool:
-        """Whether all that it reads is on this catalog as it was then. Raises `NotFound`."""
-        return self.relations == _relations(statement, catalog)
+        """Whether it would be the same on this catalog."""
+        return self.reads == _reads(statement, catalog)
+
+    def view(self) -> ResolvedView:
+        """Raises as `resolve`."""
+        if isinstance(self.found, LeaseholdError):
+            raise self.found
+        return self.found
 
 
 def prepare(statement: CreateView, catalog: Catalog) -> PreparedView:
-    """Raises as `resolve`."""
-    return PreparedView(view=resolve(statement, catalog), relations=_relations(statement, catalog))
+    reads = _reads(statement, catalog)
+    try:
+        return PreparedView(resolve(statement, catalog), reads)
+    except LeaseholdError as error:
+        error.__cause__ = error.__context__ = error.__traceback__ = None  # they would hold the syntax tree
+        return PreparedView(error, reads)
 
 
 def written(body: str, words: Mapping[str, str], engine: Engine) -> str:
@@ -118,19 +130,22 @@ def _relation(name: TableName, catalog: Catalog) -> _Relation:
     return catalog.find_view(name) or catalog.table(name)
 
 
-def _relations(statement: CreateView, catalog: Catalog) -> tuple[_Relation, ...]:
-    return tuple(_relation(name, catalog) for name in statement.reads)
+def _reads(statement: CreateView, catalog: Catalog) -> tuple[_Read | None, ...]:
+    """All that `resolve` uses of a catalog; None for what is not there."""
+    found = (catalog.find_view(name) or catalog.find_table(name) for name in statement.reads)
+    return tuple(None if one is None else (one.id, _columns_of(one)) for one in found)
+
+
+def _columns_of(relation: _Relation) -> Sequence[Field | ViewColumn]:
+    return live_fields(relation) if isinstance(relation, TableRecord) else relation.columns
 
 
 def _names(relation: _Relation) -> dict[str, str]:
-    if isinstance(relation, TableRecord):
-        return {fold(field.name): field.type for field in live_fields(relation)}
-    return {fold(column.name): column.type for column in relation.columns}
+    return {fold(column.name): column.type for column in _columns_of(relation)}
 
 
 def _shown_columns(relation: _Relation) -> Iterator[str]:
-    columns = live_fields(relation) if isinstance(relation, TableRecord) else relation.columns
-    return (column.name for column in columns)
+    return (column.name for column in _columns_of(relation))
 
 
 def _check_parts(tree: exp.Query) -> None:

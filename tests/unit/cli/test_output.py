@@ -80,7 +80,7 @@ def test_a_cell_that_warns_is_yellow_on_a_terminal_and_nothing_else_is(
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
-    show_table(*NODES, warns=lambda column, value: column == "name" and value == "node-2")
+    show_table(*NODES, is_warned=lambda column, value: column == "name" and value == "node-2")
     assert re.findall("\x1b\\[33m(.*?)\x1b", terminal.getvalue()) == ["node-2"]
 
 
@@ -93,7 +93,7 @@ def test_a_cell_that_warns_is_yellow_on_a_terminal_and_nothing_else_is(
         ("seen", "2020-01-01 00:00:00Z", False),
     ],
 )
-def test_a_certificate_that_ends_soon_warns(column: str, value: str | None, is_yellow: bool) -> None:
+def test_a_certificate_that_ends_soon_is_warned(column: str, value: str | None, is_yellow: bool) -> None:
     assert _warns(column, value) is is_yellow
 
 

@@ -15,12 +15,12 @@ class Turns:
         self._turns = UserTurns(NoThreads(), lambda: self._now_ns)
         self.ended: list[str] = []
 
-    async def ask(self, user: str, takes_s: int) -> None:
+    async def ask(self, user: str, takes_s: int, *, called: str = "", is_first: bool = False) -> None:
         def computed() -> None:
             self._now_ns += takes_s * SECOND_NS
-            self.ended.append(user)
+            self.ended.append(called or user)
 
-        await self._turns.compute(user, computed, request=None)
+        await self._turns.compute(user, computed, request=None, is_first=is_first)
 
     async def ask_at_once(self, *asked: tuple[str, int]) -> list[str]:
         self.ended.clear()
@@ -39,3 +39,10 @@ async def test_what_nobody_else_wanted_is_not_held_against_a_user() -> None:
         await turns.ask("honest", 10)
     asked = (("greedy", 10), ("greedy", 10), ("greedy", 10), ("honest", 10))
     assert await turns.ask_at_once(*asked) == ["greedy", "greedy", "honest", "greedy"]
+
+
+async def test_what_others_may_wait_for_comes_first_of_its_user() -> None:
+    turns = Turns()
+    names = ("under way", "a question", "first", "second")
+    await asyncio.gather(*(turns.ask("a", 1, called=name, is_first=name in {"first", "second"}) for name in names))
+    assert turns.ended == ["under way", "first", "second", "a question"]

@@ -52,7 +52,7 @@ class Plans:
         self._storage = storage
         self._turns = turns
         self._writer = writer
-        self._of_the_past = turns.beside()
+        self._of_the_past = turns.another_queue()
         """One at a time: each holds all segments that the table had."""
 
     async def plan(

@@ -62,7 +62,7 @@ class WriteTransactions:
         self._leasing = leasing
         self._clock = clock
         self._entropy = entropy
-        self._turns = turns.beside()
+        self._turns = turns.another_queue()
         """For commits that take long to decide on."""
         self._due = DueBuckets()
         self._wall_us = wall_us

@@ -45,6 +45,7 @@ from leasehold.core.words.statements import (
     ShowProcedures,
     ShowRepairs,
 )
+from leasehold.errors import Definite, LeaseholdError
 from leasehold.limits.statements import LARGE_STATEMENT_NS
 from leasehold.sql.parse import may_take_seconds, parse, parses_at_once
 from leasehold.sql.secrets import redacted
@@ -85,7 +86,7 @@ class Execution:
         self._catalog = catalog
         self._clock = clock
         self._turns = turns
-        self._large = turns.long.beside()
+        self._large = turns.long.another_queue()
         """For statements that change many records."""
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
@@ -97,11 +98,10 @@ class Execution:
         if isinstance(statement, Definition):
             asked = _asked(request, statement, text, size_bytes)
             if isinstance(statement, CreateView):
-                view = await self._prepared(request, statement, asking)
-                asked = msgspec.structs.replace(asked, view=view, size_bytes=size_bytes + held_bytes(view.view))
+                asked = await self._with_view(request, asked, statement, asking)
             if changes_many(statement, self._catalog()):
                 begin = partial(self._procedures.begin_and_wait, asked, LARGE_STATEMENT_NS)
-                await self._large.run(asking, begin, request=request, more_bytes=size_bytes)
+                await self._large.run(asking, begin, request=request, more_bytes=asked.size_bytes)
             async for message in self._procedures.execute(asked):
                 yield message
             return
@@ -111,7 +111,7 @@ class Execution:
                 yield message
             return
         with ending_the_statement():
-            shown = await self._shown(request, statement, text, asking)
+            shown = await self._shown(request, statement, text, size_bytes, asking)
         for page in shown:
             yield page
 
@@ -149,33 +149,57 @@ class Execution:
         characters = len(text) if may_take_seconds(text) else 0
         return await self._turns.long.compute(user, partial(read, text), request=request, characters=characters)
 
-    async def _prepared(self, request: Execute, statement: CreateView, asking: PrincipalRecord | None) -> PreparedView:
-        """Looks at a view in a turn of its user, before others wait for the statement."""
+    async def _with_view(
+        self, request: Execute, asked: ParsedStatement, statement: CreateView, asking: PrincipalRecord | None
+    ) -> ParsedStatement:
+        """The statement with its view, which is resolved in a turn of its user, before others wait for the statement.
+        What stands against it is said when it has begun, so that it is remembered."""
+        began_ns = self._clock.now_ns()
 
-        async def prepared() -> PreparedView:
+        async def prepared() -> PreparedView | None:
             catalog = self._catalog()
             check_caller(request, CALLER.get(), catalog)
-            check_statement(statement, catalog, _login(request))
+            try:
+                check_statement(statement, catalog, asked.login)
+            except Definite:
+                return None
             return await self._turns.long.threads.run(partial(prepare, statement, catalog))
 
         with ending_the_statement():
-            return await self._turns.long.run(asking, prepared, request=request)
+            view = await self._turns.long.run(asking, prepared, request=request, more_bytes=asked.size_bytes)
+        more_bytes = 0 if view is None or isinstance(view.found, LeaseholdError) else held_bytes(view.found)
+        timeout_ns = asked.timeout_ns
+        if timeout_ns is not None and timeout_ns > 0:
+            timeout_ns = max(1, timeout_ns - (self._clock.now_ns() - began_ns))
+        return msgspec.structs.replace(
+            asked, view=view, size_bytes=asked.size_bytes + more_bytes, timeout_ns=timeout_ns
+        )
 
     async def _shown(
-        self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
+        self,
+        request: Execute,
+        statement: Question | Explain,
+        text: str,
+        size_bytes: int,
+        asking: PrincipalRecord | None,
     ) -> Iterable[Rows]:
         if isinstance(statement, ShowNodes):
             return await self._answers.nodes_shown()
-        return pages(await self._looked_up(request, statement, text, asking))
+        return pages(await self._looked_up(request, statement, text, size_bytes, asking))
 
     async def _looked_up(
-        self, request: Execute, statement: Question | Explain, text: str, asking: PrincipalRecord | None
+        self,
+        request: Execute,
+        statement: Question | Explain,
+        text: str,
+        size_bytes: int,
+        asking: PrincipalRecord | None,
     ) -> Rows:
         catalog = self._catalog()
         match statement:
             case Explain(statement=definition):
-                asked = _asked(request, definition, text, size_bytes=0)
-                return await self._turns.long.run(asking, partial(self._explained, request, asked), request=request)
+                work = partial(self._explained, request, _asked(request, definition, text, size_bytes))
+                return await self._turns.long.run(asking, work, request=request, more_bytes=size_bytes)
             case _ if is_large(statement, catalog) or (
                 isinstance(statement, ShowProcedures) and self._procedures.are_many
             ):

@@ -39,7 +39,7 @@ class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
     term: Term | None = None
     """As in `Execute`."""
     view: PreparedView | None = None
-    """That of a CREATE VIEW."""
+    """That of a CREATE VIEW, unless its user lacks a right."""
 
 
 class Preparing:
@@ -79,11 +79,12 @@ class Preparing:
                 check_statement(statement, catalog, login)
                 # Not on the loop that grants leases: even a short text may take long.
                 if asked.view is not None and asked.view.is_of(statement, catalog):
-                    return Context(login=login, view=asked.view.view)
+                    return Context(login=login, view=asked.view.view())
                 look = partial(resolve, statement, catalog)
                 if explains:  # in its turn already
                     return Context(login=login, view=await self._turns.threads.run(look))
-                return Context(login=login, view=await self._turns.compute(user_by(login, catalog), look, request=None))
+                user = user_by(login, catalog)
+                return Context(login=login, view=await self._turns.compute(user, look, request=None, is_first=True))
             case AlterNode(node=name, drains=True):
                 check_statement(statement, catalog, login)
                 node = find_node(name, None, catalog)

@@ -4,8 +4,8 @@ however large they are.
 | event | effect |
 | --- | --- |
 | `give_way` | BUSY if the user has too much; if all together have too much, the user with most loses a ticket |
-| `enter` | the ticket waits behind those of its user, or before them; BUSY for a third large statement if all are so |
-| `next_ticket` | the first ticket of the user who has used least; of several users, of the one who has waited longest |
+| `enter` | the ticket waits behind others of its user, or `is_first` before them; BUSY for a third large statement |
+| `next_ticket` | the first ticket of the user who has used least; of several, who has waited longest since a turn |
 | `begin` | a user has a turn without a ticket, since nobody waits |
 | `used` | how long a turn of a user took |
 | `leave` | a ticket that waits no more |
@@ -47,6 +47,8 @@ class FairQueue:
         self._bytes: dict[int, int] = {}
         """Of the request of each ticket that waits."""
         self._bytes_of: Counter[str] = Counter()
+        self._first: set[int] = set()
+        """The tickets that come before others of their users."""
         self._used_ns: dict[str, int] = {}
         """Up to where users have used their shares."""
         self._begun_ns = 0
@@ -85,7 +87,11 @@ class FairQueue:
             self._check_room(user, characters)
         self._last += 1
         tickets = self._waiting.setdefault(user, deque())
-        (tickets.appendleft if is_first else tickets.append)(self._last)
+        if is_first:
+            tickets.insert(sum(one in self._first for one in tickets), self._last)
+            self._first.add(self._last)
+        else:
+            tickets.append(self._last)
         self._bytes[self._last] = size_bytes
         if size_bytes:
             self._bytes_of[user] += size_bytes
@@ -105,7 +111,7 @@ class FairQueue:
         """The next ticket, taken out of the queue; None if none waits."""
         if not self._waiting:
             return None
-        user = min(self._waiting, key=self._up_to_ns)
+        user = min(self._waiting, key=self._used_up_to_ns)
         self.begin(user)
         tickets = self._waiting.pop(user)
         ticket = tickets.popleft()
@@ -116,15 +122,15 @@ class FairQueue:
 
     def begin(self, user: str) -> None:
         """A turn of this user begins."""
-        self._begun_ns = max(self._begun_ns, self._up_to_ns(user))
+        self._begun_ns = max(self._begun_ns, self._used_up_to_ns(user))
 
     def used(self, user: str, spent_ns: int) -> None:
         """A turn of this user took so long."""
-        self._used_ns[user] = self._up_to_ns(user) + spent_ns
+        self._used_ns[user] = self._used_up_to_ns(user) + spent_ns
         if len(self._used_ns) > 2 * TURNS_REMEMBERED:
             self._used_ns = dict(nlargest(TURNS_REMEMBERED, self._used_ns.items(), key=itemgetter(1)))
 
-    def _up_to_ns(self, user: str) -> int:
+    def _used_up_to_ns(self, user: str) -> int:
         return max(self._used_ns.get(user, 0), self._begun_ns - TURNS_IN_HAND_NS)
 
     def leave(self, ticket: int) -> None:
@@ -139,6 +145,7 @@ class FairQueue:
 
     def _forget(self, user: str, ticket: int) -> None:
         self._characters.pop(ticket, None)
+        self._first.discard(ticket)
         self._bytes_of[user] -= self._bytes.pop(ticket)
         if not self._bytes_of[user]:
             del self._bytes_of[user]
