@@ -33,6 +33,8 @@ FLIGHT_FOOTER_SMALL_BYTES: Final = 256 * 1024
 """What a file takes while a scan has it open. For one that takes more, a scan makes room before it opens the file."""
 FLIGHT_SCANS_PATIENCE_NS: Final = SECOND_NS
 """While others wait, a scan is cancelled whose client takes nothing for this long."""
+FLIGHT_SCANS_TURN_NS: Final = 200 * MILLISECOND_NS
+"""The same of a scan whose user has others, while a user waits who has none."""
 FLIGHT_CODING_TURNS_MIN: Final = 4
 """Threads of a node that decode or encode rows at the same time, or as many as it has processors."""
 FLIGHT_WRITES_MAX: Final = 64

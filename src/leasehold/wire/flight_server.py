@@ -36,6 +36,7 @@ from leasehold.limits.flight import (
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_SCANS_BYTES_MAX,
     FLIGHT_SCANS_PATIENCE_NS,
+    FLIGHT_SCANS_TURN_NS,
     FLIGHT_SHUTDOWN_NS,
     FLIGHT_STRANGERS_CALLS_MAX,
     FLIGHT_STRANGERS_OPENING_MAX,
@@ -245,12 +246,14 @@ class _Methods:
             bytes_max=FLIGHT_PIECES_BYTES_MAX,
             scans_max=FLIGHT_WRITES_MAX,
             patience_ns=FLIGHT_SCANS_PATIENCE_NS,
+            turn_ns=FLIGHT_SCANS_TURN_NS,
             now_ns=watch.now_ns,
         )
         self._room = ScanRoom(
             bytes_max=FLIGHT_SCANS_BYTES_MAX,
             scans_max=FLIGHT_READS_MAX,
             patience_ns=FLIGHT_SCANS_PATIENCE_NS,
+            turn_ns=FLIGHT_SCANS_TURN_NS,
             now_ns=watch.now_ns,
         )
         for one in (self._callers, self._strangers, self._pieces, self._room):

@@ -8,7 +8,7 @@ inside.
 | --- | --- | --- | --- |
 | waits | nothing | there is room inside for its first batch | for a user with fewer scans, where `scans_max` wait or are inside |
 | decodes its first batch | what that may take at most | it knows how much it holds | never |
-| sends | what it holds | its end | while others wait, once its client takes nothing for `patience_ns` |
+| sends | what it holds | its end | while others wait, once its client takes nothing for `patience_ns`; or for `turn_ns`, if its user has several scans inside and another user waits that has none |
 
 A scan may hold more than is left: the first one does not wait, and a batch may be larger than the one before. Somebody
 has to `look` from time to time for scans that give way.
@@ -36,10 +36,13 @@ class _Inside(NamedTuple):
 class ScanRoom:
     """Any thread may use it."""
 
-    def __init__(self, *, bytes_max: int, scans_max: int, patience_ns: int, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, *, bytes_max: int, scans_max: int, patience_ns: int, turn_ns: int, now_ns: Callable[[], int]
+    ) -> None:
         self._bytes_max = bytes_max
         self._scans_max = scans_max
         self._patience_ns = patience_ns
+        self._turn_ns = min(turn_ns, patience_ns)
         self._now_ns = now_ns
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[WatchedCall, _Waiting]] = {}
@@ -89,8 +92,11 @@ class ScanRoom:
 
     def _next(self) -> str:
         """The user whose oldest scan enters next."""
-        scans = Counter(one.user for one in self._inside.values())
-        return min(self._waiting, key=lambda user: scans[user])
+        return min(self._waiting, key=self._scans_of().__getitem__)
+
+    def _scans_of(self) -> Counter[str]:
+        """How many scans of each user are inside."""
+        return Counter(one.user for one in self._inside.values())
 
     def _take(self, user: str, call: WatchedCall) -> _Waiting:
         taken = self._waiting[user].pop(call)
@@ -106,23 +112,29 @@ class ScanRoom:
 
     def look(self) -> None:
         """Ends scans that keep the next one waiting, those first whose clients have been silent for longest."""
-        late_ns = self._now_ns() - self._patience_ns
+        now_ns = self._now_ns()
         with self._lock:
             if not self._waiting:
                 return
-            _, first = next(iter(self._waiting[self._next()].items()))
+            user = self._next()
+            _, first = next(iter(self._waiting[user].items()))
             lacking = first.size - self._bytes_max
             lacking += sum(one.size for one in self._inside.values() if not one.is_ending)
+            scans = self._scans_of()
+            has_none = not scans[user]
             slow = sorted(
                 (since, number, silent)
                 for number, (silent, one) in enumerate(self._inside.items())
-                if not one.is_ending and (since := silent.idle_since_ns) is not None and since <= late_ns
+                if not one.is_ending and (since := silent.idle_since_ns) is not None
             )
             ending: list[WatchedCall] = []
-            for _, _, silent in slow:
-                if lacking <= 0:
-                    break
-                self._inside[silent] = found = self._inside[silent]._replace(is_ending=True)
+            for since, _, silent in slow:
+                found = self._inside[silent]
+                is_one_of_several = has_none and scans[found.user] > 1
+                if lacking <= 0 or since > now_ns - (self._turn_ns if is_one_of_several else self._patience_ns):
+                    continue
+                self._inside[silent] = found._replace(is_ending=True)
+                scans[found.user] -= 1
                 lacking -= found.size
                 ending.append(silent)
         for silent in ending:

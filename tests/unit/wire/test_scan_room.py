@@ -11,6 +11,7 @@ from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.scan_room import ScanRoom
 
 PATIENCE_NS = 10 * MILLISECOND_NS
+TURN_NS = 2 * MILLISECOND_NS
 WHOLE = 100
 
 
@@ -37,7 +38,9 @@ class Ground:
     def __init__(self) -> None:
         self.now_ns = 10 * PATIENCE_NS
         self.watch = CallWatch()
-        self.room = ScanRoom(bytes_max=WHOLE, scans_max=4, patience_ns=PATIENCE_NS, now_ns=lambda: self.now_ns)
+        self.room = ScanRoom(
+            bytes_max=WHOLE, scans_max=4, patience_ns=PATIENCE_NS, turn_ns=TURN_NS, now_ns=lambda: self.now_ns
+        )
 
     def scan(self, user: str = "ann", size: int = WHOLE) -> Scan:
         return Scan(self.room, self.watch, user, size)
@@ -129,3 +132,19 @@ def test_a_scan_that_takes_rows_keeps_its_room(ground: Ground) -> None:
         waiting.call.end()
         assert waiting.ended() is False
     assert not lively.call.is_cancelled
+
+
+@pytest.mark.parametrize(("user", "gives_way"), [("bob", True), ("ann", False)])
+def test_one_of_several_scans_gives_way_soon_to_a_user_who_has_none(ground: Ground, user: str, gives_way: bool) -> None:
+    """Users who began ever more scans that they did not read let the scan of another wait for a second each time."""
+    older, newer = ground.scan(size=50), ground.scan(size=50)
+    assert older.ended()
+    assert newer.ended()
+    with older.watched.idle(), newer.watched.idle():
+        older.watched.idle_since_ns = newer.watched.idle_since_ns = ground.now_ns - TURN_NS
+        waiting = ground.scan(user, size=WHOLE)
+        ground.room.look()
+        assert older.call.is_cancelled is gives_way
+        assert not newer.call.is_cancelled, "it is the only one now"
+        waiting.call.end()
+        waiting.ended()
