@@ -228,8 +228,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "Leader.__init__",
-                "Housekeeping(self._writer, self._wall, threads)",
-                "Housekeeping(self._writer, clock, threads)",
+                "Housekeeping(self._writer, self._wall, turns.short.threads)",
+                "Housekeeping(self._writer, clock, turns.short.threads)",
             ),
         ),
         hunters=("tests/unit/coordinator/upkeep/test_leader_wall_clock.py",),
