@@ -35,6 +35,8 @@ FLIGHT_SCANS_PATIENCE_NS: Final = SECOND_NS
 """While others wait, a scan is cancelled whose client takes nothing for this long."""
 FLIGHT_SCANS_TURN_NS: Final = 200 * MILLISECOND_NS
 """The same of a scan whose user has others, while a user waits who has none."""
+FLIGHT_ANSWERS_AHEAD_BYTES: Final = 32 * 1024
+"""Of the answers of a call that are not sent yet while its thread goes on."""
 FLIGHT_CODING_TURNS_MIN: Final = 4
 """Threads of a node that decode or encode rows at the same time, or as many as it has processors."""
 FLIGHT_WRITES_MAX: Final = 64

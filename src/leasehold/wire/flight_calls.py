@@ -120,9 +120,14 @@ class FlightCall:
             yield message
 
     def answer(self, message: bytes) -> None:
-        """Sends a message, and waits until it has gone. Raises `CallEnded`."""
+        """Sends a message, and waits until it has gone unless little is under way. Raises `CallEnded`."""
         with self.watched.idle():
             self._call.write(message)
+
+    def answered(self) -> None:
+        """Waits until all messages have gone. Raises `CallEnded`."""
+        with self.watched.idle():
+            self._call.flush()
 
     def _next(self) -> bytes | None:
         try:

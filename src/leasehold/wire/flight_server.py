@@ -279,6 +279,7 @@ class _Methods:
             for message in answers:
                 begun.check()
                 begun.answer(message)
+            begun.answered()
 
     @contextmanager
     def _failing(self, context: ThreadCall) -> Generator[None]:

@@ -3,12 +3,13 @@
 | the thread | the loop |
 | --- | --- |
 | asks for a message, and waits | reads it, and hands it over |
-| hands an answer over, and waits until it has gone | sends it as the client's windows allow |
+| hands an answer over, and waits until all have gone if it is the first, or they are FLIGHT_ANSWERS_AHEAD_BYTES or more | sends them as the client's windows allow |
 | hands its status over | sends it |
 | waits for anything | the call has ended: the thread goes on at once, with `CallEnded` |
 
-So of a call there is at most one message that comes, or one answer, and no answer waits behind another one.
-"""
+So of a call there is at most one message that comes, or one answer besides few bytes of others. Small answers don't wait
+for each other: a loop with much to do takes milliseconds for each time that a thread waits for it.
+"""  # noqa: E501 a row of a table is one line
 
 import asyncio
 import threading
@@ -20,6 +21,7 @@ from typing import Final
 
 import grpc
 
+from leasehold.limits.flight import FLIGHT_ANSWERS_AHEAD_BYTES
 from leasehold.wire.clock import worked_ns
 from leasehold.wire.http2.calls import EOF, CallEnded, IncomingCall, nobody_waits
 
@@ -40,8 +42,12 @@ class ThreadCall(Iterator[bytes]):
         """Of the loop: whether the thread waits for a message, or has ended."""
         self._came: SimpleQueue[object] = SimpleQueue()
         self._gone: SimpleQueue[bool] = SimpleQueue()
-        """Whether the answer that was handed over has gone."""
+        """Whether the answers that were handed over have gone."""
         self._is_sending = False
+        """Whether the thread waits for that."""
+        self._ahead_bytes = FLIGHT_ANSWERS_AHEAD_BYTES
+        """Of answers for which the thread did not wait. It waits for the first one: a client that reads nothing costs
+        no more than that."""
         self._worked_ns = 0
         """The work of its thread that the loop has heard of, from before this call on."""
         self._end: tuple[grpc.StatusCode, str, Iterable[tuple[bytes, bytes]]] = (grpc.StatusCode.OK, "", ())
@@ -82,10 +88,15 @@ class ThreadCall(Iterator[bytes]):
         if not self._asked.done():
             self._asked.set_result(is_for_message)
 
-    def _send(self, answer: bytes) -> None:
-        self._is_sending = True
+    def _send(self, answer: bytes, *, tells: bool) -> None:
         with suppress(CallEnded):  # the thread hears of it
             self._call.answer(answer)
+        if tells:
+            self._tell_when_gone()
+
+    def _tell_when_gone(self) -> None:
+        self._is_sending = True
+        self._has_room()
 
     def _has_room(self) -> None:
         if self._is_sending and not self._call.unsent_bytes:
@@ -110,8 +121,21 @@ class ThreadCall(Iterator[bytes]):
         return message  # pyright: ignore[reportReturnType] nobody changes it
 
     def write(self, answer: bytes) -> None:
-        """Hands an answer over, and waits until it has gone. Raises `CallEnded`."""
-        self._say(partial(self._send, answer))
+        """Hands an answer over, and waits until all have gone if they are many. Raises `CallEnded`."""
+        self._ahead_bytes += len(answer)
+        are_many = self._ahead_bytes >= FLIGHT_ANSWERS_AHEAD_BYTES
+        self._say(partial(self._send, answer, tells=are_many))
+        if are_many:
+            self._wait_until_gone()
+
+    def flush(self) -> None:
+        """Waits until all answers have gone. Raises `CallEnded`."""
+        if self._ahead_bytes:
+            self._say(self._tell_when_gone)
+            self._wait_until_gone()
+
+    def _wait_until_gone(self) -> None:
+        self._ahead_bytes = 0
         if not self._gone.get():
             raise CallEnded
 

@@ -16,6 +16,7 @@ import grpc.aio
 import pytest
 from tests.e2e.waiting import wait_until
 
+from leasehold.limits.flight import FLIGHT_ANSWERS_AHEAD_BYTES
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.http2.calls import CallEnded, IncomingCall
 from leasehold.wire.http2.door_server import DoorServer
@@ -238,4 +239,37 @@ async def test_a_handler_waits_until_its_answer_has_gone() -> None:
         await threaded.is_full()
         assert len(handed) < 10, "no more than the client's windows"
         assert sum([len(one) async for one in call]) == 20 * len(LARGE)
+        assert await threaded.how() is None
+
+
+@pytest.mark.parametrize(
+    ("takes_first", "size", "written"),
+    [(True, 10, 5), (True, FLIGHT_ANSWERS_AHEAD_BYTES // 2, 1), (False, 10, 0)],
+    ids=["few bytes", "many bytes", "the first answer"],
+)
+async def test_a_thread_waits_for_the_first_answer_and_for_many_bytes(
+    takes_first: bool, size: int, written: int
+) -> None:
+    """It goes on after a few bytes, however much the loop has to do."""
+    goes_on, done = threading.Event(), queue.SimpleQueue[int]()
+
+    def write(call: ThreadCall) -> None:
+        if takes_first:
+            call.write(b"first")
+        goes_on.wait(30)
+        for number in range(5):
+            call.write(bytes(size))
+            done.put(number)
+
+    async with serving(write) as (threaded, _, method):
+        call = method(iter([]))
+        if takes_first:
+            assert await call.read() == b"first"
+        goes_on.set()
+        for number in range(written):  # the loop does nothing else meanwhile
+            assert done.get(timeout=30) == number
+        if written < 5:
+            with pytest.raises(queue.Empty):
+                done.get(timeout=0.2)
+        assert [await call.read() for _ in range(5)] == [bytes(size)] * 5
         assert await threaded.how() is None
