@@ -91,8 +91,8 @@ class ThreadCall(Iterator[bytes]):
     def _send(self, answer: bytes, *, tells: bool) -> None:
         with suppress(CallEnded):  # the thread hears of it
             self._call.answer(answer)
-        if tells:
-            self._tell_when_gone()
+            if tells:
+                self._tell_when_gone()
 
     def _tell_when_gone(self) -> None:
         self._is_sending = True
