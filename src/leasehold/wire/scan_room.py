@@ -129,9 +129,11 @@ class ScanRoom:
             )
             ending: list[WatchedCall] = []
             for since, _, silent in slow:
+                if lacking <= 0:
+                    break
                 found = self._inside[silent]
                 is_one_of_several = has_none and scans[found.user] > 1
-                if lacking <= 0 or since > now_ns - (self._turn_ns if is_one_of_several else self._patience_ns):
+                if since > now_ns - (self._turn_ns if is_one_of_several else self._patience_ns):
                     continue
                 self._inside[silent] = found._replace(is_ending=True)
                 scans[found.user] -= 1

@@ -183,29 +183,20 @@ class Execution:
         size_bytes: int,
         asking: PrincipalRecord | None,
     ) -> Iterable[Rows]:
-        if isinstance(statement, ShowNodes):
-            return await self._answers.nodes_shown()
-        return pages(await self._looked_up(request, statement, text, size_bytes, asking))
-
-    async def _looked_up(
-        self,
-        request: Execute,
-        statement: Question | Explain,
-        text: str,
-        size_bytes: int,
-        asking: PrincipalRecord | None,
-    ) -> Rows:
         catalog = self._catalog()
         match statement:
+            case ShowNodes():
+                return await self._answers.nodes_shown()
             case Explain(statement=definition):
                 work = partial(self._explained, request, _asked(request, definition, text, size_bytes))
-                return await self._turns.long.run(asking, work, request=request, more_bytes=size_bytes)
+                rows = await self._turns.long.run(asking, work, request=request, more_bytes=size_bytes)
             case _ if is_large(statement, catalog) or (
                 isinstance(statement, ShowProcedures) and self._procedures.are_many
             ):
-                return await self._turns.short.run(asking, partial(self._told, request, statement), request=request)
+                rows = await self._turns.short.run(asking, partial(self._told, request, statement), request=request)
             case _:
-                return self._telling(statement, catalog, asking)()
+                rows = self._telling(statement, catalog, asking)()
+        return pages(rows)
 
     async def _explained(self, request: Execute, asked: ParsedStatement) -> Rows:
         """How a statement would run that has waited for its turn; as of `_told`."""

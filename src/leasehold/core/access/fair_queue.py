@@ -1,5 +1,5 @@
-"""Turns of users at one resource: next is whoever has used it least. Few large statements of each user wait, two
-however large they are.
+"""Turns of users at one resource. The next turn is that of the user who has used it least. Two large statements of a
+user may wait, of any size, and more only while all of them together are small.
 
 | event | effect |
 | --- | --- |

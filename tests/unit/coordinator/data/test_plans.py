@@ -17,7 +17,6 @@ from leasehold.core.words.records import (
     DeleteRecord,
     ReplacedRecord,
     SegmentFormat,
-    SegmentRecord,
     UseState,
     Widening,
 )
@@ -27,24 +26,9 @@ from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.sql.parse import parse
 from leasehold.sql.where import read_where
 from leasehold.testing.threads import NoThreads
-from tests.unit.core.ddl_words import ground
+from tests.unit.core.ddl_words import ground, segment
 
 T = TableName("db", "t")
-
-
-def segment(table, number, **more):
-    return SegmentRecord(
-        id=f"{number:032x}-{number:032x}",
-        table=table,
-        bucket=0,
-        schema_version=1,
-        rows=10,
-        size_bytes=1,
-        sha256=b"h" * 32,
-        statistics=(),
-        holders=(1,),
-        **more,
-    )
 
 
 class Present:

@@ -7,10 +7,10 @@ from leasehold.core.questions import long_lookups
 from leasehold.core.questions.long_lookups import takes_long
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskReceipts, AskTable, AskView, PlanQuery, PlanScan
-from leasehold.core.words.records import Need, SegmentRecord, UseState, ViewColumn, ViewRecord
+from leasehold.core.words.records import Need, UseState, ViewColumn, ViewRecord
 from leasehold.limits.statements import INLINE_EFFORT_MAX, QUERY_TABLES_MAX
 from leasehold.sql.parse import parse
-from tests.unit.core.ddl_words import ground
+from tests.unit.core.ddl_words import ground, segment
 
 TABLE, TOP = 2, 1_000
 VIEW_OF_TOP = AskView(cluster_id=None, name="db.top")
@@ -28,20 +28,6 @@ def view(number, name, *needs, columns=1):
     shown = tuple(ViewColumn(name=f"c{one}", type="INT") for one in range(columns))
     record = ViewRecord(id=number, database=1, name=name, state=UseState.IN_USE, body="", columns=shown, needs=needs)
     return put(keys.view(number), record)
-
-
-def segment(number):
-    return SegmentRecord(
-        id=f"{number:032x}-{number:032x}",
-        table=TABLE,
-        bucket=0,
-        schema_version=1,
-        rows=1,
-        size_bytes=1,
-        sha256=b"h" * 32,
-        statistics=(),
-        holders=(1,),
-    )
 
 
 def over(catalog, views, *, columns=1, fields=(1,)):
@@ -78,7 +64,10 @@ def test_the_facts_of_a_table_name_no_segments(catalog):
     """An append asks for them twice. With seven users' statements at the thread, the next append took 4.7 s."""
     for request, is_long in ((AskTable(cluster_id=None, name="db.t"), False), (SCAN_OF_TABLE, True)):
         assert not takes_long(request, catalog)
-        rows = [put(keys.segment(TABLE, 0, one.id), one) for one in map(segment, range(INLINE_EFFORT_MAX))]
+        rows = [
+            put(keys.segment(TABLE, 0, one.id), one)
+            for one in (segment(TABLE, number) for number in range(INLINE_EFFORT_MAX))
+        ]
         assert takes_long(request, catalog.changed(rows)) is is_long
     wide = ground(
         *map(
