@@ -80,15 +80,17 @@ class WatchedCall:
 
 
 class CallWatch:
-    """All calls of a server."""
+    """All calls of a server. `on_fault` gets what goes wrong in a look; the next one comes all the same."""
 
     def __init__(
         self,
+        on_fault: Callable[[BaseException], None],
         *,
         opening_ns: int = FLIGHT_OPENING_NS,
         idle_ns: int = FLIGHT_IDLE_NS,
         crowded: int = FLIGHT_CALLS_CROWDED,
     ) -> None:
+        self._on_fault = on_fault
         self._crowded = crowded
         self.now_ns = BoottimeClock().now_ns
         self.opening_ns = opening_ns
@@ -134,10 +136,11 @@ class CallWatch:
             late += displaced(calls, self._crowded, now_ns - FLIGHT_SCANS_PATIENCE_NS)
             strangers = [call for call in calls if call.is_stranger]
             late += displaced(strangers, FLIGHT_STRANGERS_CROWDED, now_ns - FLIGHT_SCANS_PATIENCE_NS)
-            for call in late:
-                call.cancel()
-            for look in tuple(self._looks):
-                look()
+            for look in (*(call.cancel for call in late), *self._looks):
+                try:
+                    look()
+                except Exception as fault:  # noqa: BLE001 who waits for the other looks must not wait for ever
+                    self._on_fault(fault)
 
 
 def displaced(calls: Collection[WatchedCall], crowded: int, since_ns: int) -> list[WatchedCall]:

@@ -146,7 +146,7 @@ class FlightServer:
         self.address = doors.address
         self._threads = ServingThreads()
         self._places = threading.Semaphore(FLIGHT_CALLS_MAX)
-        self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
+        self._watch = CallWatch(on_fault, opening_ns=call_opening_ns, idle_ns=call_idle_ns)
         self._server = DoorServer(
             limits=Http2Limits(streams_max=CALLS_PER_PEER_MAX, stream_window=STREAM_WINDOW_BYTES),
             message_bytes_max=FLIGHT_RECEIVED_BYTES_MAX,

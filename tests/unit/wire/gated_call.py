@@ -28,3 +28,8 @@ class GatedCall:
         acts, self._at_end = self._at_end or [], None
         for act in acts:
             act()
+
+
+def unforeseen(fault: BaseException) -> None:
+    """For a watch of calls: nothing may go wrong in its looks."""
+    raise fault

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.wire.gated_call import GatedCall
+from tests.unit.wire.gated_call import GatedCall, unforeseen
 
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.call_gate import CallGate
@@ -32,7 +32,7 @@ class Ground:
     def __init__(self) -> None:
         self.now_ns = 0
         self.told: list[Entering] = []
-        self.watch = CallWatch()
+        self.watch = CallWatch(unforeseen)
         self.gate = CallGate(
             opening_max=2, waiting_max=3, patience_ns=PATIENCE_NS, turn_ns=TURN_NS, now_ns=lambda: self.now_ns
         )

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.wire.gated_call import unforeseen
 
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.message_room import MessageRoom
@@ -23,7 +24,7 @@ def held() -> MessageRoom:
 
 
 def calls(count: int) -> list[WatchedCall]:
-    watch = CallWatch()
+    watch = CallWatch(unforeseen)
     watch.close()
     return [WatchedCall(Silent(), watch) for _ in range(count)]
 

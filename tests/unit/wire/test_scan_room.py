@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.wire.gated_call import GatedCall
+from tests.unit.wire.gated_call import GatedCall, unforeseen
 
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.call_watch import CallWatch, WatchedCall
@@ -37,7 +37,7 @@ class Scan:
 class Ground:
     def __init__(self) -> None:
         self.now_ns = 10 * PATIENCE_NS
-        self.watch = CallWatch()
+        self.watch = CallWatch(unforeseen)
         self.room = ScanRoom(
             bytes_max=WHOLE, scans_max=4, patience_ns=PATIENCE_NS, turn_ns=TURN_NS, now_ns=lambda: self.now_ns
         )

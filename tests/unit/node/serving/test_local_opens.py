@@ -257,7 +257,7 @@ def test_files_of_the_first_format_are_left_out(pair: Cluster) -> None:
 
 
 def test_a_surrender_takes_all_links_away_before_it_is_told(pair: Cluster) -> None:
-    lend(pair, 6 * SECOND_NS)  # long enough for a busy machine to tell it
+    lend(pair, 60 * SECOND_NS)  # long enough for a busy disk to open it, and a busy machine to tell
     open_ = opened(pair)
     for node in pair.nodes:
         no_lease(node)
