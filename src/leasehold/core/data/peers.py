@@ -1,7 +1,7 @@
 """The other replicas of a bucket, as a node that takes a client's rows reaches them.
 
 `PeerCalls` is the port: over Flight in production, over the simulated network in the simulator. A peer that was silent
-gets nothing, so that no write waits for it, until its process answers a probe.
+gets nothing, so that no write waits for it, until its process answers a probe, or it is at another address.
 """
 
 from collections.abc import Sequence
@@ -63,28 +63,29 @@ class Peers:
         self.calls = calls
         self._probes_max = probes_max
         self._lock = runtime.condition()
-        self._silent: set[NodeId] = set()
-        self._probed: set[NodeId] = set()
+        self._silent: dict[NodeId, Peer] = {}
+        """Each as it was when it was silent."""
+        self._probed: set[Peer] = set()
         """Those that are being probed."""
 
     async def worth_a_try(self, peers: Sequence[Peer], min_in_sync: int) -> list[Peer]:
         """Those that answer; all of them where `min_in_sync` needs others as well."""
         for peer in peers:
             with self._lock:
-                is_news = peer.node in self._silent and peer.node not in self._probed
+                is_news = self._is_silent(peer) and peer not in self._probed
             if is_news:  # nobody has looked at it for a while
                 await self._look_at(peer)
         with self._lock:
-            found = [peer for peer in peers if peer.node not in self._silent]
+            found = [peer for peer in peers if not self._is_silent(peer)]
         return found if 1 + len(found) >= min_in_sync else list(peers)
 
     def left_out(self, peer: Peer) -> None:
         """It was silent: it gets no bytes until it answers a probe."""
         with self._lock:
-            self._silent.add(peer.node)
-            if peer.node in self._probed:
+            self._silent[peer.node] = peer
+            if peer in self._probed:
                 return
-            self._probed.add(peer.node)
+            self._probed.add(peer)
         self.runtime.start(self._watch(peer), name=f"probe of node {peer.node}")
 
     async def _look_at(self, peer: Peer) -> None:
@@ -102,8 +103,12 @@ class Peers:
                 break
             await self.runtime.sleep_until(self.runtime.now_ns() + FORWARD_PATIENCE_MIN_NS)
         with self._lock:
-            self._probed.discard(peer.node)
+            self._probed.discard(peer)
+
+    def _is_silent(self, peer: Peer) -> bool:
+        return self._silent.get(peer.node) == peer
 
     def _answered(self, peer: Peer) -> None:
         with self._lock:
-            self._silent.discard(peer.node)
+            if self._is_silent(peer):
+                del self._silent[peer.node]

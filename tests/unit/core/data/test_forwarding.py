@@ -78,3 +78,27 @@ def test_a_peer_gets_nothing_from_its_silence_to_its_answer():
     peers.left_out(one)
     answering.add("one")
     assert run(peers.worth_a_try([one, three], 1)) == [one, three]
+
+
+def test_a_peer_that_is_back_at_another_address_gets_bytes_though_its_old_one_is_still_probed():
+    before, after, probed = Peer(1, "one:1", "one"), Peer(1, "one:2", "one"), []
+
+    class Calls:
+        async def is_answering(self, peer, timeout_ns):
+            probed.append(peer)
+            return False
+
+    class Later(ThreadRuntime):
+        def start(self, work, *, name, daemon=False):
+            works.append(work)
+
+    works = []
+    peers = Peers(Later(lambda: 0), Calls(), probes_max=1)
+    peers.left_out(before)
+    assert run(peers.worth_a_try([before], 1)) == []
+    assert run(peers.worth_a_try([after], 1)) == [after]
+    peers.left_out(after)
+    assert run(peers.worth_a_try([after], 1)) == []
+    assert probed == []
+    for work in works:
+        work.close()
