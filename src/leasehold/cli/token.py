@@ -33,7 +33,10 @@ def create(
     timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Make a token, and a file with it for --credentials or LEASEHOLD_CREDENTIALS. It is shown nowhere else."""
+    """Make a token, and a file with it, for LEASEHOLD_CREDENTIALS or before a command: leasehold --credentials FILE sql ..
+
+    The token is shown nowhere else.
+    """
     from leasehold.cli.login import connected
     from leasehold.client.coordinators import Coordinators
     from leasehold.client.credentials import CredentialsFile, write_credentials
