@@ -33,9 +33,9 @@ def create(
     timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Make a token, and a file with it, for LEASEHOLD_CREDENTIALS or before a command: leasehold --credentials FILE sql ..
+    """Make a token, in a file for LEASEHOLD_CREDENTIALS, or for `leasehold --credentials FILE sql ..`.
 
-    The token is shown nowhere else.
+    It is shown nowhere else.
     """
     from leasehold.cli.login import connected
     from leasehold.client.coordinators import Coordinators

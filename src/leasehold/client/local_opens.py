@@ -148,7 +148,8 @@ class _Keeper:
         except LeaseholdError as error:
             for one in parts:
                 one.why = error
-                if error.code not in AWAY:
+                has_surrendered = error.code == ErrorCode.FENCED and not one.folder.is_dir()
+                if error.code not in AWAY or has_surrendered:
                     one.owner.end(error)
             return
         ended = {one.request: one.why for one in answer.ended}
