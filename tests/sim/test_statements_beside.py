@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.core.words.messages import Execute, Filter, PlanScan, Receipt, Rows, ScanPlan
 from leasehold.core.words.records import Outcome
-from leasehold.errors import LeaseholdError
+from leasehold.errors import Forbidden, LeaseholdError, NotFound
 from leasehold.ids import StatementId
 from leasehold.testing.threads import NoThreads
 from tests.sim.coordinator_words import the_leader
@@ -81,6 +81,22 @@ def test_a_view_is_resolved_while_what_it_reads_may_change() -> None:
 def test_a_view_is_refused_by_what_is_there_when_its_turn_has_come() -> None:
     """What it reads is made by a statement that came before."""
     created_while_its_table_changes("CREATE VIEW db.v AS SELECT a, b FROM db.t")
+
+
+def test_a_view_is_decided_by_the_rights_that_hold_when_its_turn_has_come() -> None:
+    async def scenario(users: Users, group: asyncio.TaskGroup) -> None:
+        await users.sql("GRANT CREATE, SELECT ON DATABASE db TO u", "root")
+        held = Held(users)
+        created = group.create_task(users.refused(users.sql(CREATE, "u"), Forbidden))
+        await held.asked.acquire()
+        held.allowed.release()
+        await held.asked.acquire()  # it is parsed, and looked at
+        await users.sql("REVOKE SELECT ON DATABASE db FROM u", "root")
+        held.allowed.release()
+        assert "SELECT" in (await created).text
+        await users.refused(users.sql("DESCRIBE db.v", "root"), NotFound)
+
+    simulate(scenario)
 
 
 def test_a_view_is_resolved_once_if_nothing_has_changed() -> None:
