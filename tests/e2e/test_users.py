@@ -1,5 +1,7 @@
 """Users on a cluster of real processes: logging in, rights, and revoking them while a node can't hear of it."""
 
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -8,6 +10,8 @@ from leasehold.core.words.messages import Receipt, Rows
 from leasehold.core.words.records import Outcome
 from leasehold.errors import BadSettings, Forbidden, Unauthenticated, WrongPassword
 from leasehold.limits.clients import CALL_TIMEOUT_NS, SCAN_STREAMS
+from leasehold.limits.units import SECOND_NS
+from leasehold.spark.application import Application
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
@@ -130,6 +134,34 @@ def test_closing_ends_the_login_but_none_that_was_delegated(single: RunningClust
                 assert worker.table("d.t").scan().read_all().num_rows == 10
         with Cluster(single.directory, token=closed) as late, pytest.raises(Unauthenticated, match="ended"):
             late.sql("SHOW TABLES")
+
+
+def test_an_application_ends_its_logins_though_the_coordinator_is_slow(single: RunningCluster) -> None:
+    with single.connect() as nobody:
+        make_table(nobody, rows=10, replication=1)
+    application = Application()
+    application.keep(str(single.directory), None)
+    with settle(single), connect(single.directory, user="u", password="u") as user:
+        table = user.facts("d.t").table
+        delegated = user.delegate(table, application=application.id).token
+        single.pause("coordinator")
+        resuming = threading.Timer(1.0, single.resume, ["coordinator"])
+        resuming.start()
+        application.end()
+        resuming.join()
+        with Cluster(single.directory, token=delegated) as worker, pytest.raises(Unauthenticated):
+            worker.table("d.t")
+
+
+def test_an_application_says_which_logins_it_could_not_end(
+    single: RunningCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("leasehold.spark.application.LOGINS_END_NS", SECOND_NS)
+    application = Application()
+    application.keep(str(single.directory), None)
+    single.kill("coordinator")
+    application.end()
+    assert f"the logins of Spark's tasks at {single.directory} end within 30 minutes" in caplog.text
 
 
 def test_closing_holds_nobody_up(single: RunningCluster) -> None:

@@ -151,10 +151,9 @@ class Cluster(Coordinators):
         run(self._client.until_answered(self._client.question(request, LoginsRenewed), self.asking))
 
     def end_logins(self, application: ApplicationSecret) -> None:
-        """Ends the delegated logins of an application. Asks once, and ignores errors: they would end by themselves."""
+        """Ends the delegated logins of an application."""
         request = RenewLogins(cluster_id=None, application=application, ends=True)
-        with contextlib.suppress(LeaseholdError):
-            run(self._client.ask_once(request, LoginsRenewed, LOG_OUT_TIMEOUT_NS))
+        run(self._client.until_answered(self._client.question(request, LoginsRenewed), self.asking))
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         if kind_of(text) is not StatementKind.INSERT:

@@ -50,3 +50,5 @@ DELEGATED_RENEW_REST_NS: Final = 5 * SECOND_NS
 """A leader answers a further renewal of an application within this time as it has answered the last one."""
 DELEGATED_RENEW_NS: Final = 5 * 60 * SECOND_NS
 """How often a driver renews them."""
+LOGINS_END_NS: Final = 5 * SECOND_NS
+"""For how long a driver that ends asks that they end: when a leader has died, another one leads in less."""

@@ -9,11 +9,10 @@ name the application by the hash of a secret. The secret stays in the driver, an
 | --- | --- |
 | stops its SparkContext, or its session of Spark Connect | then |
 | ends without that | when Python ends |
-| is killed, or cut off from the cluster | DELEGATED_TTL_NS after the last renewal |
+| is killed, or no coordinator answers for LOGINS_END_NS at its end | DELEGATED_TTL_NS after the last renewal |
 """
 
 import atexit
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.membership.identity import hash_secret
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ApplicationSecret
-from leasehold.limits.people import DELEGATED_RENEW_NS
+from leasehold.limits.people import DELEGATED_RENEW_NS, DELEGATED_TTL_NS, LOGINS_END_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.spark.session_kinds import is_classic, is_one_process, session_id
 from leasehold.wire.entropy import SystemEntropy
@@ -66,8 +65,12 @@ class Application:
             for act in self._at_end:
                 act()
             for target, credentials in tuple(self._clusters.items()):
-                with contextlib.suppress(LeaseholdError), Cluster(target, credentials=credentials) as cluster:
-                    cluster.end_logins(self._secret)
+                try:
+                    with Cluster(target, credentials=credentials, timeout=LOGINS_END_NS / SECOND_NS) as cluster:
+                        cluster.end_logins(self._secret)
+                except LeaseholdError as error:
+                    minutes = DELEGATED_TTL_NS // (60 * SECOND_NS)
+                    log.warning("the logins of Spark's tasks at %s end within %d minutes: %s", target, minutes, error)
 
     def renew(self) -> None:
         """Lets all logins of the application live on. Raises nothing: the next time comes long before they end."""
