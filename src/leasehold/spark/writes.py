@@ -13,7 +13,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.overwrite import replace_rows
 from leasehold.core.data.replacement import Isolation
 from leasehold.core.words.records import Field
-from leasehold.errors import BadSettings, LeaseholdError
+from leasehold.errors import BadSettings
 from leasehold.limits.clients import APPEND_ATTEMPTS
 from leasehold.spark.begun_writes import BegunWrite, begin_write
 from leasehold.spark.driver_rows import bytes_here, rows_here
@@ -76,23 +76,13 @@ def write_frame(connection: Cluster, frame: DataFrame, name: str, mode: Mode, op
     """As `write`; the `options` log in, and say what is replaced."""
     options = {**options, CLUSTER_OPTION: connection.target}
     size_bytes = bytes_here(frame)
-    begun = None if size_bytes is None else _begun(connection, frame, name, mode, options)
-    if size_bytes is not None and begun is not None:
+    if size_bytes is not None:
+        begun = begin_write(connection, name, frame.schema, options, overwrites=mode == "overwrite")
         with rows_here(frame, size_bytes) as rows:
             if rows is not None:
                 _send(connection, begun, rows)
                 return
     frame.write.format(FORMAT).options(**options).mode(mode).save(name)
-
-
-def _begun(
-    connection: Cluster, frame: DataFrame, name: str, mode: Mode, options: Mapping[str, str]
-) -> BegunWrite | None:
-    """None if it is refused, which the source says."""
-    try:
-        return begin_write(connection, name, frame.schema, options, overwrites=mode == "overwrite")
-    except LeaseholdError:
-        return None
 
 
 def _send(connection: Cluster, begun: BegunWrite, rows: Callable[[], Iterable[pa.RecordBatch]]) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from leasehold.client.cluster import Cluster
-from leasehold.errors import Definite
+from leasehold.errors import Definite, Refused
 from leasehold.limits.clients import FEW_ROWS_MAX
 from leasehold.spark import driver_rows, merge, sql, table, write
 from leasehold.spark import spool as spooling
@@ -203,14 +202,14 @@ def test_what_does_not_fit_is_refused_before_a_row_is_made(
     spark: SparkSession, cluster: Cluster, spools: Spools, columns: list[str], told: str
 ) -> None:
     cluster.sql("CREATE TABLE IF NOT EXISTS e2e.spooled_odd (id BIGINT)")
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(Refused, match=told):
         write(spark.range(3).selectExpr(*columns), "e2e.spooled_odd")
     assert spools == []
 
 
 def test_options_that_do_not_go_together_alter_no_table(spark: SparkSession, cluster: Cluster, spools: Spools) -> None:
     cluster.sql("CREATE TABLE e2e.spooled_unaltered (id BIGINT)")
-    with pytest.raises(PySparkException, match="BAD_SETTINGS"):
+    with refused("BAD_SETTINGS"):
         write(spark.range(3).selectExpr("id", "1 AS n"), "e2e.spooled_unaltered", where="id = 1", merge_schema=True)
     assert [one.name for one in cluster.facts("e2e.spooled_unaltered").fields] == ["id"]
     assert spools == []

@@ -245,7 +245,7 @@ def test_insert_from_a_select(spark: SparkSession, cluster: Cluster) -> None:
         with pytest.raises(LeaseholdError) as caught:
             sql(spark, text)
         assert caught.value.code == said
-    with pytest.raises(Exception, match="ROWS_DO_NOT_FIT"):
+    with pytest.raises(Refused, match="id is string where the table has BIGINT"):
         sql(spark, "INSERT INTO shop.copies SELECT note, note, day FROM shop.orders")
     assert sql(spark, "SELECT * FROM shop.copies").count() == len(rows)
 
@@ -283,7 +283,7 @@ def test_numbers_that_are_inserted_take_the_type_of_the_table(spark: SparkSessio
         assert code in f"{caught.value} {getattr(caught.value, 'code', '')}"
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
-        with pytest.raises(PySparkException, match="ROWS_DO_NOT_FIT"):
+        with pytest.raises(Refused, match="the rows do not fit"):
             sql(spark, "INSERT INTO shop.numbers SELECT 1.5, 3000000000, 1")
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")

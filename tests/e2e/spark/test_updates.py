@@ -106,7 +106,7 @@ def test_merge_into_takes_rows_of_a_table_or_a_select(spark: SparkSession, fille
     [
         ("UPDATE e2e.kept SET w = 1", LeaseholdError, "no column w"),
         ("UPDATE e2e.kept SET v = w", AnalysisException, "w"),
-        ("UPDATE e2e.kept SET v = s WHERE k = 1", PySparkException, "ROWS_DO_NOT_FIT"),
+        ("UPDATE e2e.kept SET v = s WHERE k = 1", LeaseholdError, "v is string where the table has DOUBLE"),
         ("UPDATE e2e.kept SET v = 1 WHERE k = 1 OR s = 'a'", LeaseholdError, "OR"),
         ("UPDATE e2e.missing SET v = 1", LeaseholdError, "missing"),
         ("MERGE INTO e2e.kept USING e2e.kept l ON kept.k = l.k WHEN MATCHED THEN DELETE", LeaseholdError, "key k"),

@@ -111,7 +111,7 @@ def test_a_table_is_altered_and_made_by_who_may(spark: SparkSession, guarded: Ru
     root.sql("GRANT SELECT, INSERT ON TABLE d.grown TO u")
     by_u: dict[str, Any] = {"cluster": guarded.directory, "user": "u", "password": PASSWORD}
     wider = spark.sql("SELECT 1L AS a, 'x' AS b")
-    with pytest.raises(PySparkException, match="u lacks ALTER"):
+    with pytest.raises(Forbidden, match="u lacks ALTER"):
         write(wider, "d.grown", merge_schema=True, **by_u)
     assert table(spark, "d.grown", **by_u).columns == ["a"]
     root.sql("GRANT ALTER ON TABLE d.grown TO u")
