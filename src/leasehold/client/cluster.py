@@ -145,14 +145,9 @@ class Cluster(Coordinators):
             with contextlib.suppress(LeaseholdError):
                 run(self._client.ask_once(request, LoggedOut, LOG_OUT_TIMEOUT_NS))
 
-    def renew_logins(self, application: ApplicationSecret) -> None:
-        """Lets the delegated logins of an application hold for DELEGATED_TTL_NS from now on."""
-        request = RenewLogins(cluster_id=None, application=application)
-        run(self._client.until_answered(self._client.question(request, LoginsRenewed), self.asking))
-
-    def end_logins(self, application: ApplicationSecret) -> None:
-        """Ends the delegated logins of an application."""
-        request = RenewLogins(cluster_id=None, application=application, ends=True)
+    def renew_logins(self, application: ApplicationSecret, *, ends: bool = False) -> None:
+        """Lets the delegated logins of an application hold for DELEGATED_TTL_NS from now on, or `ends` them."""
+        request = RenewLogins(cluster_id=None, application=application, ends=ends)
         run(self._client.until_answered(self._client.question(request, LoginsRenewed), self.asking))
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:

@@ -64,22 +64,21 @@ class Application:
             self._ended.set()
             for act in self._at_end:
                 act()
-            for target, credentials in tuple(self._clusters.items()):
-                try:
-                    with Cluster(target, credentials=credentials, timeout=LOGINS_END_NS / SECOND_NS) as cluster:
-                        cluster.end_logins(self._secret)
-                except LeaseholdError as error:
-                    minutes = DELEGATED_TTL_NS // (60 * SECOND_NS)
-                    log.warning("the logins of Spark's tasks at %s end within %d minutes: %s", target, minutes, error)
+            minutes = DELEGATED_TTL_NS // (60 * SECOND_NS)
+            self._renew(f"end within {minutes} minutes", ends=True, timeout=LOGINS_END_NS / SECOND_NS)
 
     def renew(self) -> None:
         """Lets all logins of the application live on. Raises nothing: the next time comes long before they end."""
+        self._renew("were not renewed")
+
+    def _renew(self, otherwise: str, *, ends: bool = False, timeout: float | None = None) -> None:
+        """At all clusters; `otherwise` is what it logs of the logins at one that could not be asked."""
         for target, credentials in tuple(self._clusters.items()):
             try:
-                with Cluster(target, credentials=credentials) as cluster:
-                    cluster.renew_logins(self._secret)
+                with Cluster(target, credentials=credentials, timeout=timeout) as cluster:
+                    cluster.renew_logins(self._secret, ends=ends)
             except LeaseholdError as error:
-                log.warning("the logins of Spark's tasks were not renewed at %s: %s", target, error)
+                log.warning("the logins of Spark's tasks at %s %s: %s", target, otherwise, error)
 
     def _keep_renewing(self) -> None:
         while not self._ended.wait(DELEGATED_RENEW_NS / SECOND_NS):

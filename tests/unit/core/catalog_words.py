@@ -17,6 +17,7 @@ from leasehold.core.words.records import (
     LargestLeaseRecord,
     LoginRecord,
     NodeRecord,
+    SegmentRecord,
     SettingsRecord,
 )
 from leasehold.core.words.statements import (
@@ -45,6 +46,24 @@ CLUSTER = ClusterRecord(cluster_id="c" * 32, generation=1, format_version=1)
 
 def hex_128(number):
     return f"{number:032x}"
+
+
+def segment(table, number, **fields):
+    """A committed one of a table, at one node."""
+    return msgspec.structs.replace(
+        SegmentRecord(
+            id=f"{hex_128(number)}-{hex_128(number)}",
+            table=table,
+            bucket=0,
+            schema_version=1,
+            rows=10,
+            size_bytes=1,
+            sha256=b"h" * 32,
+            statistics=(),
+            holders=(1,),
+        ),
+        **fields,
+    )
 
 
 def node(number, *, incarnation=1, removed=False, **fields):

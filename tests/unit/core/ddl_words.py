@@ -15,7 +15,6 @@ from leasehold.core.words.records import (
     Outcome,
     ProcedureRecord,
     Record,
-    SegmentRecord,
     StatementRecord,
     Step,
     TableRecord,
@@ -47,22 +46,6 @@ def ground(*statements):
     for statement in statements:
         run(base, statement)
     return base
-
-
-def segment(table, number, **more):
-    """A committed one of the first bucket of a table, at one node."""
-    return SegmentRecord(
-        id=f"{number:032x}-{number:032x}",
-        table=table,
-        bucket=0,
-        schema_version=1,
-        rows=10,
-        size_bytes=1,
-        sha256=b"h" * 32,
-        statistics=(),
-        holders=(1,),
-        **more,
-    )
 
 
 def run(base, statement, **context):

@@ -26,7 +26,8 @@ from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.sql.parse import parse
 from leasehold.sql.where import read_where
 from leasehold.testing.threads import NoThreads
-from tests.unit.core.ddl_words import ground, segment
+from tests.unit.core.catalog_words import segment
+from tests.unit.core.ddl_words import ground
 
 T = TableName("db", "t")
 

@@ -9,25 +9,15 @@ from leasehold.core.catalog.live_keys import LiveKeys
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import DeleteRecord, GrantRecord, Right, SegmentRecord, UseState
+from leasehold.core.words.records import DeleteRecord, GrantRecord, Right, UseState
 from tests.few import examples
+from tests.unit.core import catalog_words
 from tests.unit.core.catalog_words import Ground, node
 
 
 def segment(table, bucket, number):
-    name = f"{number:032x}-{number:032x}"
-    record = SegmentRecord(
-        id=name,
-        table=table,
-        bucket=bucket,
-        schema_version=1,
-        rows=1,
-        size_bytes=1,
-        sha256=b"h" * 32,
-        statistics=(),
-        holders=(1,),
-    )
-    return keys.segment(table, bucket, name), record
+    record = catalog_words.segment(table, number, bucket=bucket)
+    return keys.segment(table, bucket, record.id), record
 
 
 def delete(table, number):

@@ -18,6 +18,7 @@ from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
 from leasehold.limits.statements import COLUMNS_MAX, FILTERS_MAX
 from leasehold.sql.parse import parse
 from leasehold.sql.where import read_where
+from tests.unit.core.catalog_words import segment
 from tests.unit.core.ddl_words import ground
 
 PLAN = PlanScan(cluster_id=None, name="db.t", columns=None)
@@ -105,18 +106,8 @@ def days():
     segments = {}
     for number in range(10):
         statistics = (known(1, number * 100, number * 100 + 99), known(2, "a", "b"), known(3, None, None, 100))
-        name = f"{number:032x}-{number:032x}"
-        segments[name] = SegmentRecord(
-            id=name,
-            table=table,
-            bucket=0,
-            schema_version=1,
-            rows=100,
-            size_bytes=1,
-            sha256=b"h" * 32,
-            statistics=statistics if number < 9 else (),
-            holders=(1,),
-        )
+        one = segment(table, number, rows=100, statistics=statistics if number < 9 else ())
+        segments[one.id] = one
     return msgspec.structs.replace(catalog, segments=Shelf(HashTrieMap({(table, 0): segments})))
 
 

@@ -10,7 +10,8 @@ from leasehold.core.words.messages import AskReceipts, AskTable, AskView, PlanQu
 from leasehold.core.words.records import Need, UseState, ViewColumn, ViewRecord
 from leasehold.limits.statements import INLINE_EFFORT_MAX, QUERY_TABLES_MAX
 from leasehold.sql.parse import parse
-from tests.unit.core.ddl_words import ground, segment
+from tests.unit.core.catalog_words import segment
+from tests.unit.core.ddl_words import ground
 
 TABLE, TOP = 2, 1_000
 VIEW_OF_TOP = AskView(cluster_id=None, name="db.top")
